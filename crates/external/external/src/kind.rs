@@ -1,51 +1,8 @@
 //! What a provider announces about a kind.
 
-use std::fmt;
 use std::time::Duration;
 
-/// Group, version and kind.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Gvk {
-    /// API group; empty for the core group.
-    pub group: String,
-    /// Version.
-    pub version: String,
-    /// Kind.
-    pub kind: String,
-}
-
-impl Gvk {
-    /// From its parts.
-    #[must_use]
-    pub fn new(group: impl Into<String>, version: impl Into<String>, kind: impl Into<String>) -> Self {
-        Self { group: group.into(), version: version.into(), kind: kind.into() }
-    }
-
-    /// From an `apiVersion` (`group/version`, or `version` alone for the core group) and a kind.
-    /// `None` if the apiVersion has more than one slash or an empty part.
-    #[must_use]
-    pub fn from_api_version(api_version: &str, kind: &str) -> Option<Self> {
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let well_formed = !version.is_empty()
-            && !version.contains('/')
-            && !kind.is_empty()
-            && (!group.is_empty() || !api_version.contains('/'));
-        well_formed.then(|| Self::new(group, version, kind))
-    }
-
-    /// `group/version`, or `version` for the core group.
-    #[must_use]
-    pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
-    }
-}
-
-/// The text form that the wire protocol's `named` and Crossplane's metric label use.
-impl fmt::Display for Gvk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}, Kind={}", self.group, self.version, self.kind)
-    }
-}
+use concert_api::Gvk;
 
 /// Who chooses the external name, and so what may be done when a create's outcome is unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,21 +57,5 @@ impl KindInfo {
             poll_interval: None,
             session_timeout: None,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn api_versions_are_parsed_strictly() {
-        assert_eq!(Gvk::from_api_version("v1", "Pod"), Some(Gvk::new("", "v1", "Pod")));
-        assert_eq!(Gvk::from_api_version("a.b/v1", "X"), Some(Gvk::new("a.b", "v1", "X")));
-        for (api_version, kind) in [("", "X"), ("/v1", "X"), ("a/b/c", "X"), ("a/", "X"), ("a/v1", "")] {
-            assert_eq!(Gvk::from_api_version(api_version, kind), None, "{api_version} {kind}");
-        }
-        assert_eq!(Gvk::new("a.b", "v1", "X").to_string(), "a.b/v1, Kind=X");
-        assert_eq!(Gvk::new("", "v1", "Pod").to_string(), "/v1, Kind=Pod");
     }
 }

@@ -18,8 +18,9 @@ mod error;
 mod kind;
 mod port;
 
+pub use concert_api::Gvk;
 pub use error::{Dispatch, ErrorClass, ExternalError, Operation};
-pub use kind::{Gvk, KindInfo, NamePolicy};
+pub use kind::{KindInfo, NamePolicy};
 pub use port::{
-    Attempt, BoxFuture, Change, ConnectionDetails, Connected, CreateToken, External, Observation, Secret, Session,
+    Attempt, BoxFuture, Change, Connected, ConnectionDetails, CreateToken, External, Observation, Secret, Session,
 };

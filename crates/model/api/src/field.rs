@@ -1,0 +1,142 @@
+//! What is wrong with a field, in the words of the real API server.
+
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::Cause;
+
+/// The sort of a field error; its name is the `reason` of a cause.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    /// The field must be there.
+    Required,
+    /// The value breaks a rule.
+    Invalid(Value),
+    /// The value has the wrong type.
+    TypeInvalid(Value),
+    /// The value is not in a list of allowed ones.
+    NotSupported(Value, Vec<String>),
+    /// The value occurs twice.
+    Duplicate(Value),
+    /// The field may not be set.
+    Forbidden,
+    /// The value is too long.
+    TooLong,
+    /// A list has too many items: the number found.
+    TooMany(usize),
+}
+
+/// One field error.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldError {
+    /// Path of the field, as `spec.items[2].name`.
+    pub field: String,
+    /// What is wrong.
+    pub fault: Fault,
+    /// In words; may be empty.
+    pub detail: String,
+}
+
+/// A list of field errors.
+pub type FieldErrors = Vec<FieldError>;
+
+impl FieldError {
+    /// A field error.
+    #[must_use]
+    pub fn new(field: impl Into<String>, fault: Fault, detail: impl Into<String>) -> Self {
+        Self { field: field.into(), fault, detail: detail.into() }
+    }
+
+    /// A value that breaks a rule.
+    #[must_use]
+    pub fn invalid(field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
+        Self::new(field, Fault::Invalid(value.into()), detail)
+    }
+
+    /// A field that must be there.
+    #[must_use]
+    pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(field, Fault::Required, detail)
+    }
+
+    /// A field that may not be set.
+    #[must_use]
+    pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(field, Fault::Forbidden, detail)
+    }
+
+    /// The error without its path: the `message` of a cause.
+    #[must_use]
+    pub fn body(&self) -> String {
+        let head = match &self.fault {
+            Fault::Required => "Required value".to_owned(),
+            Fault::Forbidden => "Forbidden".to_owned(),
+            Fault::TooLong => "Too long".to_owned(),
+            Fault::Invalid(value) | Fault::TypeInvalid(value) => format!("Invalid value: {}", shown(value)),
+            Fault::Duplicate(value) => format!("Duplicate value: {}", shown(value)),
+            Fault::TooMany(count) => format!("Too many: {count}"),
+            Fault::NotSupported(value, allowed) => {
+                let allowed: Vec<String> = allowed.iter().map(|one| format!("{one:?}")).collect();
+                format!("Unsupported value: {}: supported values: {}", shown(value), allowed.join(", "))
+            }
+        };
+        if self.detail.is_empty() { head } else { format!("{head}: {}", self.detail) }
+    }
+
+    /// The error as a cause of an `Invalid` status.
+    #[must_use]
+    pub fn cause(&self) -> Cause {
+        let reason = match &self.fault {
+            Fault::Required => "FieldValueRequired",
+            Fault::Invalid(_) => "FieldValueInvalid",
+            Fault::TypeInvalid(_) => "FieldValueTypeInvalid",
+            Fault::NotSupported(..) => "FieldValueNotSupported",
+            Fault::Duplicate(_) => "FieldValueDuplicate",
+            Fault::Forbidden => "FieldValueForbidden",
+            Fault::TooLong => "FieldValueTooLong",
+            Fault::TooMany(_) => "FieldValueTooMany",
+        };
+        Cause { reason: reason.to_owned(), message: self.body(), field: self.field.clone() }
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.body())
+    }
+}
+
+/// A value as it stands in a message: strings quoted, everything else as JSON.
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("{text:?}"),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_read_as_the_real_server_writes_them() {
+        let cases = [
+            (FieldError::required("spec.a", ""), "spec.a: Required value"),
+            (FieldError::invalid("spec.a", "x", "must be y"), "spec.a: Invalid value: \"x\": must be y"),
+            (FieldError::invalid("spec.a", 3, "must be 4"), "spec.a: Invalid value: 3: must be 4"),
+            (FieldError::forbidden("m", "no"), "m: Forbidden: no"),
+            (
+                FieldError::new("m", Fault::NotSupported("c".into(), vec!["a".into(), "b".into()]), ""),
+                "m: Unsupported value: \"c\": supported values: \"a\", \"b\"",
+            ),
+            (
+                FieldError::new("m", Fault::TooMany(3), "must have at most 2 items"),
+                "m: Too many: 3: must have at most 2 items",
+            ),
+        ];
+        for (error, text) in cases {
+            assert_eq!(error.to_string(), text);
+        }
+    }
+}

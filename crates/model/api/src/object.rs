@@ -1,0 +1,430 @@
+//! An object as bytes and spans.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::scan::{Malformed, Scanner};
+use crate::{Gvk, ObjectKey, OwnerReference, Time};
+
+/// The bytes are not a Kubernetes object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ParseError {
+    /// Not JSON, from this byte on.
+    Malformed(usize),
+    /// A part everybody needs is missing or not a string: its path.
+    Missing(&'static str),
+    /// Larger than 4 GiB.
+    TooLarge,
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(at) => write!(f, "cannot read the object: malformed JSON at byte {at}"),
+            Self::Missing(path) => write!(f, "cannot read the object: {path} is missing or not a string"),
+            Self::TooLarge => f.write_str("cannot read the object: larger than 4 GiB"),
+        }
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+impl From<Malformed> for ParseError {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed.0)
+    }
+}
+
+/// A part of the bytes; empty when the object has no such part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Span {
+    fn of(range: &Range<usize>) -> Self {
+        // Lengths are checked to fit in `Object::parse`.
+        let narrow = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        Self { start: narrow(range.start), end: narrow(range.end) }
+    }
+
+    fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+}
+
+/// Where the parts are, found in one pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Spans {
+    api_version: Span,
+    kind: Span,
+    metadata: Span,
+    name: Span,
+    namespace: Span,
+    uid: Span,
+    resource_version: Span,
+    generation: Span,
+    deletion: Span,
+    labels: Span,
+    annotations: Span,
+    finalizers: Span,
+    owners: Span,
+    managed_fields: Span,
+    spec: Span,
+    status: Span,
+}
+
+/// A Kubernetes object: its JSON bytes, never changed, and the spans of the parts everybody asks for.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Object {
+    bytes: Bytes,
+    spans: Spans,
+}
+
+impl Object {
+    /// Scans one object. Its kind may be missing (items of a list of a built-in kind have none).
+    ///
+    /// # Errors
+    /// The bytes are not JSON, or have no `metadata.name`.
+    pub fn parse(bytes: Bytes) -> Result<Self, ParseError> {
+        if u32::try_from(bytes.len()).is_err() {
+            return Err(ParseError::TooLarge);
+        }
+        let mut spans = Spans::default();
+        let mut scanner = Scanner::new(&bytes, 0);
+        scanner.members(|key, value| {
+            let span = Span::of(&value);
+            match key {
+                b"apiVersion" => spans.api_version = span,
+                b"kind" => spans.kind = span,
+                b"metadata" => {
+                    spans.metadata = span;
+                    scan_metadata(&bytes, value.start, &mut spans)?;
+                }
+                b"spec" => spans.spec = span,
+                b"status" => spans.status = span,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        scanner.end()?;
+        let object = Self { bytes, spans };
+        if object.text(spans.name).is_none_or(|name| name.is_empty()) {
+            return Err(ParseError::Missing("metadata.name"));
+        }
+        Ok(object)
+    }
+
+    /// Scans one object and leaves out its `metadata.managedFields`, which only servers need.
+    ///
+    /// # Errors
+    /// As [`Object::parse`].
+    pub fn parse_without_managed_fields(bytes: Bytes) -> Result<Self, ParseError> {
+        let object = Self::parse(bytes)?;
+        if object.spans.managed_fields.is_empty() {
+            return Ok(object);
+        }
+        Self::parse(object.cut(object.spans.managed_fields))
+    }
+
+    /// The bytes without one member of an object, given its value's span, and without the comma beside it.
+    fn cut(&self, value: Span) -> Bytes {
+        let (mut start, mut end) = (value.start as usize, value.end as usize);
+        let white = |byte: u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
+        // Back over `"managedFields" :` to before its opening quote.
+        let colon = self.bytes[..start].iter().rposition(|byte| *byte == b':').unwrap_or(start);
+        let close = self.bytes[..colon].iter().rposition(|byte| *byte == b'"').unwrap_or(colon);
+        start = self.bytes[..close].iter().rposition(|byte| *byte == b'"').unwrap_or(close);
+        while start > 0 && white(self.bytes[start - 1]) {
+            start -= 1;
+        }
+        while end < self.bytes.len() && white(self.bytes[end]) {
+            end += 1;
+        }
+        if self.bytes.get(end) == Some(&b',') {
+            end += 1;
+        } else if start > 0 && self.bytes[start - 1] == b',' {
+            start -= 1;
+        }
+        let mut kept = Vec::with_capacity(self.bytes.len() - (end - start));
+        kept.extend_from_slice(&self.bytes[..start]);
+        kept.extend_from_slice(&self.bytes[end..]);
+        kept.into()
+    }
+
+    /// Its JSON.
+    #[must_use]
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// `apiVersion`; empty if absent.
+    #[must_use]
+    pub fn api_version(&self) -> Cow<'_, str> {
+        self.text(self.spans.api_version).unwrap_or_default()
+    }
+
+    /// `kind`; empty if absent.
+    #[must_use]
+    pub fn kind(&self) -> Cow<'_, str> {
+        self.text(self.spans.kind).unwrap_or_default()
+    }
+
+    /// Group, version and kind, if both are there and well formed.
+    #[must_use]
+    pub fn gvk(&self) -> Option<Gvk> {
+        Gvk::from_api_version(&self.api_version(), &self.kind())
+    }
+
+    /// `metadata.name`.
+    #[must_use]
+    pub fn name(&self) -> Cow<'_, str> {
+        self.text(self.spans.name).unwrap_or_default()
+    }
+
+    /// `metadata.namespace`; empty for cluster-scoped objects.
+    #[must_use]
+    pub fn namespace(&self) -> Cow<'_, str> {
+        self.text(self.spans.namespace).unwrap_or_default()
+    }
+
+    /// Namespace and name.
+    #[must_use]
+    pub fn key(&self) -> ObjectKey {
+        ObjectKey::new(self.namespace().as_ref(), self.name().as_ref())
+    }
+
+    /// `metadata.uid`; empty if absent.
+    #[must_use]
+    pub fn uid(&self) -> Cow<'_, str> {
+        self.text(self.spans.uid).unwrap_or_default()
+    }
+
+    /// `metadata.resourceVersion`; empty if absent. Opaque text.
+    #[must_use]
+    pub fn resource_version(&self) -> Cow<'_, str> {
+        self.text(self.spans.resource_version).unwrap_or_default()
+    }
+
+    /// `metadata.resourceVersion` as a number, where it is one (since Kubernetes 1.35 it may be compared).
+    #[must_use]
+    pub fn revision(&self) -> Option<u64> {
+        self.resource_version().parse().ok()
+    }
+
+    /// `metadata.generation`; 0 if absent.
+    #[must_use]
+    pub fn generation(&self) -> i64 {
+        self.decoded(self.spans.generation).unwrap_or(0)
+    }
+
+    /// Whether `metadata.deletionTimestamp` is set.
+    #[must_use]
+    pub fn is_deleting(&self) -> bool {
+        self.text(self.spans.deletion).is_some()
+    }
+
+    /// `metadata.deletionTimestamp`.
+    #[must_use]
+    pub fn deletion_time(&self) -> Option<Time> {
+        self.text(self.spans.deletion)?.parse().ok()
+    }
+
+    /// `metadata.labels`.
+    #[must_use]
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        self.decoded(self.spans.labels).unwrap_or_default()
+    }
+
+    /// `metadata.annotations`.
+    #[must_use]
+    pub fn annotations(&self) -> BTreeMap<String, String> {
+        self.decoded(self.spans.annotations).unwrap_or_default()
+    }
+
+    /// One annotation.
+    #[must_use]
+    pub fn annotation(&self, key: &str) -> Option<String> {
+        self.annotations().remove(key)
+    }
+
+    /// `metadata.finalizers`.
+    #[must_use]
+    pub fn finalizers(&self) -> Vec<String> {
+        self.decoded(self.spans.finalizers).unwrap_or_default()
+    }
+
+    /// `metadata.ownerReferences`.
+    #[must_use]
+    pub fn owners(&self) -> Vec<OwnerReference> {
+        self.decoded(self.spans.owners).unwrap_or_default()
+    }
+
+    /// The raw JSON of `spec`; `None` if absent.
+    #[must_use]
+    pub fn spec(&self) -> Option<&[u8]> {
+        self.raw(self.spans.spec)
+    }
+
+    /// The raw JSON of `status`; `None` if absent.
+    #[must_use]
+    pub fn status(&self) -> Option<&[u8]> {
+        self.raw(self.spans.status)
+    }
+
+    /// The raw JSON of a field, found by its path without decoding the rest.
+    #[must_use]
+    pub fn field(&self, path: &[&str]) -> Option<&[u8]> {
+        let mut range = 0..self.bytes.len();
+        for step in path {
+            let mut found = None;
+            let visit = |key: &[u8], value: Range<usize>| {
+                if key == step.as_bytes() {
+                    found = Some(value);
+                }
+                Ok(())
+            };
+            Scanner::new(&self.bytes[..range.end], range.start).members(visit).ok()?;
+            range = found?;
+        }
+        self.bytes.get(range)
+    }
+
+    /// The whole object as a tree that can be changed.
+    ///
+    /// # Errors
+    /// A number or an escape that the scanner only skipped is malformed.
+    pub fn value(&self) -> Result<Value, serde_json::Error> {
+        serde_json::from_slice(&self.bytes)
+    }
+
+    /// The whole object as a type.
+    ///
+    /// # Errors
+    /// The object does not have the shape of `T`.
+    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_slice(&self.bytes)
+    }
+
+    fn raw(&self, span: Span) -> Option<&[u8]> {
+        (!span.is_empty()).then(|| &self.bytes[span.start as usize..span.end as usize])
+    }
+
+    fn text(&self, span: Span) -> Option<Cow<'_, str>> {
+        self.decoded_borrowed(span)
+    }
+
+    fn decoded<T: DeserializeOwned>(&self, span: Span) -> Option<T> {
+        serde_json::from_slice(self.raw(span)?).ok()
+    }
+
+    fn decoded_borrowed<'a>(&'a self, span: Span) -> Option<Cow<'a, str>> {
+        #[derive(Deserialize)]
+        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+        serde_json::from_slice::<Text<'a>>(self.raw(span)?).ok().map(|text| text.0)
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}@{}", self.kind(), self.key(), self.resource_version())
+    }
+}
+
+fn scan_metadata(bytes: &[u8], at: usize, spans: &mut Spans) -> Result<(), Malformed> {
+    Scanner::new(bytes, at).members(|key, value| {
+        let slot = match key {
+            b"name" => &mut spans.name,
+            b"namespace" => &mut spans.namespace,
+            b"uid" => &mut spans.uid,
+            b"resourceVersion" => &mut spans.resource_version,
+            b"generation" => &mut spans.generation,
+            b"deletionTimestamp" => &mut spans.deletion,
+            b"labels" => &mut spans.labels,
+            b"annotations" => &mut spans.annotations,
+            b"finalizers" => &mut spans.finalizers,
+            b"ownerReferences" => &mut spans.owners,
+            b"managedFields" => &mut spans.managed_fields,
+            _ => return Ok(()),
+        };
+        *slot = Span::of(&value);
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn parse(value: &Value) -> Object {
+        Object::parse(value.to_string().into()).unwrap()
+    }
+
+    #[test]
+    fn every_part_is_found() {
+        let object = parse(&json!({
+            "apiVersion": "a.b/v1", "kind": "File",
+            "metadata": {
+                "name": "n", "namespace": "ns", "uid": "u", "resourceVersion": "12", "generation": 3,
+                "labels": {"a": "b\"c"}, "annotations": {"x": "y"}, "finalizers": ["f"],
+                "deletionTimestamp": "2026-01-01T00:00:00Z",
+                "ownerReferences": [{"apiVersion": "v1", "kind": "K", "name": "o", "uid": "ou", "controller": true}],
+            },
+            "spec": {"a": {"b": [1]}}, "status": {},
+        }));
+        assert_eq!(object.gvk(), Some(Gvk::new("a.b", "v1", "File")));
+        assert_eq!(object.key().to_string(), "ns/n");
+        assert_eq!((object.uid().as_ref(), object.revision(), object.generation()), ("u", Some(12), 3));
+        assert_eq!(object.labels()["a"], "b\"c");
+        assert_eq!(object.annotation("x").as_deref(), Some("y"));
+        assert_eq!(object.finalizers(), ["f"]);
+        assert!(object.owners()[0].is_controller() && object.is_deleting());
+        assert_eq!(object.field(&["spec", "a", "b"]), Some(b"[1]".as_slice()));
+        assert_eq!(object.field(&["spec", "x"]), None);
+        assert_eq!(object.status(), Some(b"{}".as_slice()));
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        for (bytes, error) in [
+            ("", ParseError::Malformed(0)),
+            ("[]", ParseError::Malformed(0)),
+            ("{}", ParseError::Missing("metadata.name")),
+            (r#"{"metadata":{"name":3}}"#, ParseError::Missing("metadata.name")),
+            (r#"{"metadata":{"name":"a"}}x"#, ParseError::Malformed(25)),
+        ] {
+            assert_eq!(Object::parse(Bytes::from_static(bytes.as_bytes())), Err(error), "{bytes}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn managed_fields_are_cut_wherever_they_stand(before in 0usize..3, after in 0usize..3, pretty in any::<bool>()) {
+            let mut metadata = serde_json::Map::new();
+            metadata.insert("name".into(), "n".into());
+            for n in 0..before { metadata.insert(format!("a{n}"), json!({"x": ","})); }
+            for n in 0..after { metadata.insert(format!("z{n}"), json!([1, 2])); }
+            let mut expected = json!({"metadata": metadata, "spec": {"managedFields": 1}});
+            let clean = expected.clone();
+            expected["metadata"]["managedFields"] = json!([{"manager": "a:\"b"}]);
+            let text = if pretty { serde_json::to_string_pretty(&expected) } else { serde_json::to_string(&expected) };
+            let object = Object::parse_without_managed_fields(text.unwrap().into()).unwrap();
+            prop_assert_eq!(object.value().unwrap(), clean);
+        }
+
+        #[test]
+        fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            let _ = Object::parse_without_managed_fields(bytes.into());
+        }
+    }
+}
