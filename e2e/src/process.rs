@@ -274,9 +274,44 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "ended with exit code 1 before it wrote `ready")]
     fn a_process_that_ends_is_not_waited_for() {
         let scratch = Scratch::new("process");
-        let _ = shell("echo starting; exit 1", &scratch).wait_for_line("ready", SOON);
+        let waiting = || shell("echo starting; exit 1", &scratch).wait_for_line("ready", SOON);
+        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(waiting)).unwrap_err();
+        let message = panic.downcast_ref::<String>().unwrap();
+        assert!(message.contains("ended with exit code 1 before it wrote `ready"), "{message}");
+        assert!(message.contains("starting"), "the logs are shown: {message}");
+    }
+
+    /// Where the sacrificed test run writes whom it started.
+    const SACRIFICE: &str = "CONCERT_E2E_SACRIFICE";
+
+    /// Not a test of its own: what the next one runs in a process that it kills.
+    #[test]
+    fn sacrifice() {
+        let Some(path) = std::env::var_os(SACRIFICE) else { return };
+        let scratch = Scratch::new("sacrifice");
+        let child = shell("exec sleep 100", &scratch);
+        fs::write(path, format!("{} {}\n", child.pid(), scratch.path().display())).unwrap();
+        child.wait(Duration::from_secs(100));
+    }
+
+    #[test]
+    fn a_killed_test_run_leaves_no_process() {
+        let scratch = Scratch::new("process");
+        let note = scratch.path().join("note");
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "process::tests::sacrifice", "--nocapture"]).env(SACRIFICE, &note);
+        let run = Process::spawn("run", command, scratch.path());
+        let text = crate::eventually("the note", SOON, || match read(&note) {
+            text if text.ends_with('\n') => Ok(text),
+            _ => Err(run.to_string()),
+        });
+        let (child, directory) = text.trim_end().split_once(' ').unwrap();
+        let child = Pid::from_raw(child.parse().unwrap()).unwrap();
+        assert!(is_running(child));
+        run.kill9();
+        crate::eventually("the child's end", SOON, || if is_running(child) { Err("it still runs") } else { Ok(()) });
+        fs::remove_dir_all(directory).unwrap();
     }
 }

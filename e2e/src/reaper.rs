@@ -18,7 +18,7 @@ while read -r verb group; do
     release) groups="${groups%% $group *} ${groups#* $group }" ;;
   esac
 done
-for group in $groups; do kill -KILL -- "-$group" 2>/dev/null; done
+for group in $groups; do kill -s KILL -- "-$group" 2>/dev/null; done
 "#;
 
 static REAPER: OnceLock<Mutex<Child>> = OnceLock::new();
