@@ -286,22 +286,25 @@ mod tests {
     /// Where the sacrificed test run writes whom it started.
     const SACRIFICE: &str = "CONCERT_E2E_SACRIFICE";
 
-    /// Not a test of its own: what the next one runs in a process that it kills.
-    #[test]
-    fn sacrifice() {
-        let Some(path) = std::env::var_os(SACRIFICE) else { return };
+    /// What runs in the process that the test kills.
+    fn be_sacrificed(note: &Path) {
         let scratch = Scratch::new("sacrifice");
         let child = shell("exec sleep 100", &scratch);
-        fs::write(path, format!("{} {}\n", child.pid(), scratch.path().display())).unwrap();
+        fs::write(note, format!("{} {}\n", child.pid(), scratch.path().display())).unwrap();
         child.wait(Duration::from_secs(100));
     }
 
     #[test]
     fn a_killed_test_run_leaves_no_process() {
+        if let Some(note) = std::env::var_os(SACRIFICE) {
+            return be_sacrificed(Path::new(&note));
+        }
         let scratch = Scratch::new("process");
         let note = scratch.path().join("note");
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "process::tests::sacrifice", "--nocapture"]).env(SACRIFICE, &note);
+        command
+            .args(["--exact", "process::tests::a_killed_test_run_leaves_no_process", "--nocapture"])
+            .env(SACRIFICE, &note);
         let run = Process::spawn("run", command, scratch.path());
         let text = crate::eventually("the note", SOON, || match read(&note) {
             text if text.ends_with('\n') => Ok(text),

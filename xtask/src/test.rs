@@ -94,9 +94,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let mut session = Session::default();
     if options.needs_black_box() {
-        session.find_tool("kubectl", "CONCERT_KUBECTL", "CONCERT_KUBECTL_MISSING", tools::kubectl);
+        session.find_tool("kubectl", "CONCERT_KUBECTL", "CONCERT_KUBECTL_MISSING", tools::kubectl)?;
         let missing = "CONCERT_REFERENCE_APISERVER_MISSING";
-        session.find_tool("reference server", "CONCERT_REFERENCE_APISERVER", missing, tools::reference);
+        session.find_tool("reference server", "CONCERT_REFERENCE_APISERVER", missing, tools::reference)?;
         session.build_binaries(&metadata)?;
     }
     session.run_tests(options)?;
@@ -116,25 +116,29 @@ impl Session {
         Ok(())
     }
 
-    fn find_tool(&mut self, name: &'static str, variable: &'static str, missing: &'static str, find: fn() -> Tool) {
-        let step = self.step(name, |session| {
+    fn find_tool(
+        &mut self,
+        name: &'static str,
+        variable: &'static str,
+        missing: &'static str,
+        find: fn() -> Tool,
+    ) -> Result<()> {
+        self.step(name, |session| {
             let tool = find();
             if let Some(path) = tool.path() {
                 session.environment.push((variable, path.into()));
             }
-            Ok(match tool {
+            let (verdict, note) = match tool {
                 Tool::Ready { note, .. } => (Verdict::Passed, note),
-                Tool::Unavailable(why) => {
-                    session.environment.push((missing, why.clone().into()));
-                    (Verdict::Skipped, why)
-                }
-                Tool::Broken(why) => {
-                    session.environment.push((missing, why.clone().into()));
-                    (Verdict::Failed, why)
-                }
-            })
-        });
-        debug_assert!(step.is_ok(), "looking for a tool gives a verdict, never an error");
+                Tool::Unavailable(why) => (Verdict::Skipped, why),
+                Tool::Broken(why) => (Verdict::Failed, why),
+            };
+            if verdict != Verdict::Passed {
+                // The reason is told once, with the step; each test only says what it lacks.
+                session.environment.push((missing, format!("there is no {name}").into()));
+            }
+            Ok((verdict, note))
+        })
     }
 
     fn build_binaries(&mut self, metadata: &Metadata) -> Result<()> {

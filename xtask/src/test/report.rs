@@ -13,6 +13,8 @@ pub(super) struct Report {
     ignored: u64,
     failures: Vec<String>,
     skips: Vec<String>,
+    /// How many of them the suite that runs now has written.
+    skips_of_suite: u64,
     inside_failures: bool,
 }
 
@@ -22,6 +24,7 @@ impl Report {
         if let Some(at) = line.find(SKIPPED) {
             let reason = line[at + SKIPPED.len()..].to_owned();
             self.skips.push(reason.clone());
+            self.skips_of_suite += 1;
             return Some(format!("{SKIPPED}{reason}"));
         }
         if let Some(suite) = suite_of(line) {
@@ -51,11 +54,13 @@ impl Report {
         self.ignored += ignored;
         self.inside_failures = false;
         let suite = self.suite.take().unwrap_or_else(|| "doc tests".to_owned());
+        let skipped = std::mem::take(&mut self.skips_of_suite);
         let took = result.split("finished in ").nth(1).unwrap_or("?");
         (passed + failed + ignored > 0).then(|| {
             let mark = if failed == 0 { "ok" } else { "FAILED" };
-            let failed = if failed == 0 { String::new() } else { format!(", {failed} failed") };
-            format!("{mark:<6} {passed:>4} passed{failed}  {suite}  {took}")
+            let also = |count: u64, word: &str| if count == 0 { String::new() } else { format!(", {count} {word}") };
+            let (failed, passed) = (also(failed, "failed"), passed.saturating_sub(skipped));
+            format!("{mark:<6} {passed:>4} passed{failed}{}  {suite}  {took}", also(skipped + ignored, "skipped"))
         })
     }
 
@@ -177,6 +182,15 @@ test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; fini
         );
         assert_eq!(report.counts(), "1 passed, 0 failed, 1 skipped");
         assert_eq!(report.skips(), ["starts::on_reference: no Go"]);
+    }
+
+    #[test]
+    fn a_suite_says_how_many_of_it_were_skipped() {
+        let mut report = Report::default();
+        report.read("     Running tests/smoke.rs (target/debug/deps/smoke-0a1b2c3d)");
+        report.read("SKIPPED: starts::on_reference: no Go");
+        let result = "test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s";
+        assert_eq!(report.read(result).unwrap(), "ok        1 passed, 1 skipped  tests/smoke.rs  0.01s");
     }
 
     #[test]
