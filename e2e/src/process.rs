@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_killed_test_run_leaves_no_process() {
+    fn a_killed_test_run_leaves_nothing_behind() {
         if let Some(note) = std::env::var_os(SACRIFICE) {
             return be_sacrificed(Path::new(&note));
         }
@@ -303,7 +303,7 @@ mod tests {
         let note = scratch.path().join("note");
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(["--exact", "process::tests::a_killed_test_run_leaves_no_process", "--nocapture"])
+            .args(["--exact", "process::tests::a_killed_test_run_leaves_nothing_behind", "--nocapture"])
             .env(SACRIFICE, &note);
         let run = Process::spawn("run", command, scratch.path());
         let text = crate::eventually("the note", SOON, || match read(&note) {
@@ -315,6 +315,7 @@ mod tests {
         assert!(is_running(child));
         run.kill9();
         crate::eventually("the child's end", SOON, || if is_running(child) { Err("it still runs") } else { Ok(()) });
-        fs::remove_dir_all(directory).unwrap();
+        let is_gone = || if Path::new(directory).exists() { Err(directory) } else { Ok(()) };
+        crate::eventually("its directory's end", SOON, is_gone);
     }
 }

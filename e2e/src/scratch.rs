@@ -4,6 +4,8 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
+use crate::reaper;
+
 /// A fresh directory. Removed when dropped; kept, and named on standard error, when the test panics or
 /// `CONCERT_KEEP` is set.
 #[derive(Debug)]
@@ -17,7 +19,9 @@ impl Scratch {
     #[must_use]
     pub fn new(name: &str) -> Self {
         let directory = tempfile::Builder::new().prefix(&format!("concert-{name}-")).tempdir();
-        Self(directory.unwrap_or_else(|error| panic!("cannot make a temporary directory: {error}")))
+        let directory = directory.unwrap_or_else(|error| panic!("cannot make a temporary directory: {error}"));
+        reaper::remove(directory.path());
+        Self(directory)
     }
 
     /// Where it is.
@@ -31,6 +35,7 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         if std::thread::panicking() || std::env::var_os("CONCERT_KEEP").is_some() {
             self.0.disable_cleanup(true);
+            reaper::keep(self.0.path());
             eprintln!("kept: {}", self.0.path().display());
         }
     }

@@ -208,7 +208,9 @@ impl Session {
     fn summarise(&self, took: Duration) {
         println!("==== summary, {}", Human(took));
         for step in &self.steps {
-            println!("{} {:<18} {:>11}  {}", step.verdict.word(), step.name, Human(step.took).to_string(), step.note);
+            // The rest of a long note was shown with its step.
+            let note = step.note.lines().next().unwrap_or_default();
+            println!("{} {:<18} {:>11}  {note}", step.verdict.word(), step.name, Human(step.took));
         }
         print_list("failed", self.report.failures());
         print_list("could not run", self.report.skips());
