@@ -21,7 +21,8 @@ pub(super) struct Report {
 impl Report {
     /// Takes in one line; gives back what of it a person wants to see.
     pub(super) fn read(&mut self, line: &str) -> Option<String> {
-        if let Some(at) = line.find(SKIPPED) {
+        // Between result lines a failing test's own output is repeated: that is not a test that speaks.
+        if let Some(at) = line.find(SKIPPED).filter(|_| !self.inside_failures) {
             let reason = line[at + SKIPPED.len()..].to_owned();
             self.skips.push(reason.clone());
             self.skips_of_suite += 1;

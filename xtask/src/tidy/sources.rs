@@ -14,6 +14,18 @@ const PASSED_OVER: &[&str] = &["target", ".git", ".cache", "node_modules"];
 /// Crates that others use only from their `tests/`.
 const TEST_RIGS: &[&str] = &["concert-testkit", "concert-apiserver"];
 
+/// Who may read the environment, and why. Everyone else is told: a library that looks around is hard to test.
+const ENVIRONMENT_READERS: &[&str] = &[
+    "crates/app/cli/",           // programs are configured by their environment
+    "crates/external/provider/", // the SDK's `main`
+    "crates/control/runtime/",   // kubeconfig discovery
+    "providers/",
+    "examples/",
+    "e2e/",
+    "bench/",
+    "xtask/",
+];
+
 /// Every Rust file of the tree, with its text.
 pub(super) struct Sources(Vec<(String, String)>);
 
@@ -95,7 +107,12 @@ fn check_file(path: &str, text: &str) -> Vec<Finding> {
         let fix = "name the file after its directory: x/mod.rs becomes x.rs";
         findings.push(Finding::new(path, "this tree has no mod.rs", fix));
     }
+    let may_read_environment = ENVIRONMENT_READERS.iter().any(|room| path.starts_with(room)) || !path.contains("/src/");
     for (number, line) in text.lines().enumerate() {
+        if !may_read_environment && reads_environment(line) {
+            let fix = "take the value as an argument; `cli` reads the environment";
+            findings.push(Finding::new(at(path, number), "a library reads the environment", fix));
+        }
         if ignores_test(line) {
             let fix = "make it run (a missing tool is a `SKIPPED:` line, see concert-e2e), or delete it";
             findings.push(Finding::new(at(path, number), "an ignored test", fix));
@@ -113,6 +130,12 @@ fn ignores_test(line: &str) -> bool {
     let line = line.trim_start();
     let conditional = line.starts_with("#[cfg_attr(") && line.trim_end_matches([')', ']']).ends_with("ignore");
     line.starts_with("#[ignore") || conditional
+}
+
+/// A call of `std::env` that reads a variable.
+fn reads_environment(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default();
+    ["env::var(", "env::var_os(", "env::vars(", "env::vars_os("].iter().any(|call| code.contains(call))
 }
 
 /// The opening fence of a doc example that is not compiled.
@@ -202,6 +225,16 @@ mod tests {
         let places: Vec<&str> = findings.iter().map(|finding| finding.place.as_str()).collect();
         assert_eq!(places, ["crates/x/src/mod.rs", "crates/x/src/mod.rs:2"]);
         assert!(findings.iter().all(|finding| !finding.fix.is_empty()));
+    }
+
+    #[test]
+    fn only_programs_read_the_environment() {
+        let text =
+            "fn home() { std::env::var(\"HOME\"); }\n// env::var( is for programs\nconst V: &str = env!(\"X\");\n";
+        let places = |path: &str| check_file(path, text).into_iter().map(|finding| finding.place).collect::<Vec<_>>();
+        assert_eq!(places("crates/server/store/src/disk.rs"), ["crates/server/store/src/disk.rs:1"]);
+        assert!(places("crates/server/store/tests/disk.rs").is_empty());
+        assert!(places("crates/app/cli/src/main.rs").is_empty());
     }
 
     #[test]
