@@ -7,14 +7,11 @@ use bytes::Bytes;
 use concert_api::Object;
 use concert_store::{Beside, Entry, Key};
 
-/// Stored objects begin with `{"apiVersion":"…","kind":"…",` so that another version, or a list that leaves both out,
-/// needs only another beginning.
+/// Found once, when an object is written.
 #[derive(Debug)]
 pub(crate) struct Parsed {
     /// Labels, for selectors.
     pub(crate) labels: BTreeMap<String, String>,
-    /// Where the object goes on after apiVersion and kind.
-    pub(crate) rest: usize,
     /// Spans of the other parts; `None` if the bytes are no object (then nothing can be selected by them).
     pub(crate) object: Option<Object>,
 }
@@ -26,9 +23,7 @@ impl Beside for Parsed {
     fn of(_: &Key, bytes: &Bytes) -> Self {
         let object = Object::parse(bytes.clone()).ok();
         let labels = object.as_ref().map(Object::labels).unwrap_or_default();
-        let head = object.as_ref().map(|object| beginning(&object.api_version(), &object.kind()));
-        let rest = head.filter(|head| bytes.starts_with(head.as_bytes())).map_or(1, |head| head.len());
-        Self { labels, rest, object }
+        Self { labels, object }
     }
 }
 
@@ -41,7 +36,8 @@ impl Parsed {
     }
 }
 
-/// How an object of this version and kind begins.
+/// How an object of this version and kind begins. All stored objects do, so that a list that leaves both out needs
+/// only another beginning.
 pub(crate) fn beginning(api_version: &str, kind: &str) -> String {
     // Both were checked to be plain names when they were written.
     format!("{{\"apiVersion\":\"{api_version}\",\"kind\":\"{kind}\",")

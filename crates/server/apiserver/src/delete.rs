@@ -127,6 +127,9 @@ impl Server {
 
     /// Deletes what a terminating namespace or definition holds, then that itself if nothing is left.
     async fn empty(&self, owner: &Key) {
+        if !owns_others(&owner.resource) {
+            return;
+        }
         let contents = self.contents(owner);
         for (resource, object) in contents {
             let target = Target::stored(&resource, &object);
@@ -141,7 +144,7 @@ impl Server {
         let snapshot = self.store().snapshot();
         let kinds = self.kinds();
         let all = |resource: &Arc<Resource>, namespace: Option<&str>| -> Vec<(Arc<Resource>, ObjectKey)> {
-            snapshot.range(&resource.id, namespace, None).map(|(key, _)| (Arc::clone(resource), key.clone())).collect()
+            snapshot.range(&resource.stored_as, namespace, None).map(|(key, _)| (Arc::clone(resource), key.clone())).collect()
         };
         if owner.resource == kinds::namespaces() {
             let namespace = owner.object.name.as_ref();
@@ -180,9 +183,14 @@ impl Server {
                 return;
             }
             let Some(resource) = self.kinds().get(&owner.resource.group, &owner.resource.resource).cloned() else { return };
-            let Ok(mut object) = encode::tree(&resource, resource.storage(), entry) else { return };
+            let Ok(before) = encode::tree(&resource, resource.storage(), entry) else { return };
+            let mut object = before.clone();
             release(&mut object);
             let target = Target::stored(&resource, &owner.object);
+            if object == before {
+                // Somebody else holds it.
+                return;
+            }
             let draft = encode::draft(&resource, &object);
             let op = if is_released(&target, &object) { Op::Delete(draft) } else { Op::Put(draft) };
             let write = Write { key: owner.clone(), expect: Expect::Revision(entry.revision), op };
@@ -204,6 +212,11 @@ impl Server {
             }
         }
     }
+}
+
+/// Namespaces and definitions take other objects with them.
+fn owns_others(resource: &GroupResource) -> bool {
+    *resource == kinds::namespaces() || *resource == kinds::definitions()
 }
 
 /// The resource whose objects a definition defines, by the definition's name `plural.group`.

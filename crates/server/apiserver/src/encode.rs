@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use concert_api::Status;
+use concert_schema::convert_event;
 use concert_store::Draft;
 use serde_json::{Map, Value};
 
@@ -10,8 +11,13 @@ use crate::kinds::{Resource, Version};
 
 /// The bytes to be stored, in the storage version, but for their revision.
 pub(crate) fn draft(resource: &Resource, object: &Value) -> Draft {
-    let version = resource.storage();
-    let (bytes, at) = write(object, &version.gvk.api_version(), &version.gvk.kind, None);
+    let stored = &resource.stored;
+    let converted = (resource.id != resource.stored_as).then(|| {
+        let mut object = object.clone();
+        convert_event(&mut object, stored);
+        object
+    });
+    let (bytes, at) = write(converted.as_ref().unwrap_or(object), &stored.api_version(), &stored.kind, None);
     Draft::new(bytes, at)
 }
 
@@ -78,7 +84,9 @@ fn push_member(out: &mut Vec<u8>, key: &str, value: &Value) {
 /// A stored object as a tree in this version: what a stricter or looser schema makes of it.
 pub(crate) fn tree(resource: &Resource, version: &Version, entry: &Stored) -> Result<Value, Status> {
     let mut value: Value = serde_json::from_slice(&entry.bytes).map_err(Status::internal)?;
-    if is_other(resource, version, entry) {
+    if resource.id != resource.stored_as {
+        convert_event(&mut value, &version.gvk);
+    } else if is_other(resource, version, entry) {
         value["apiVersion"] = version.gvk.api_version().into();
         version.schema.prune(&mut value);
         version.schema.default(&mut value);
@@ -100,8 +108,8 @@ pub(crate) fn served(resource: &Resource, version: &Version, entry: &Stored) -> 
 /// Whether it was written in another version, or under another schema of a custom resource.
 fn is_other(resource: &Resource, version: &Version, entry: &Stored) -> bool {
     let written_as = entry.beside.object.as_ref().map(|object| object.api_version());
-    resource.is_custom()
-        && (entry.revision < resource.since || written_as.is_none_or(|written| written != version.gvk.api_version()))
+    let same_version = written_as.is_some_and(|written| written == version.gvk.api_version());
+    !same_version || (resource.is_custom() && entry.revision < resource.since)
 }
 
 #[cfg(test)]

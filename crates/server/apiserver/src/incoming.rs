@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::target::{FieldValidation, Target};
 
 /// A decoded object and what the client should be warned about.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Incoming {
     pub(crate) value: Value,
     pub(crate) warnings: Vec<String>,
@@ -45,10 +45,20 @@ fn finish(
 ) -> Result<Incoming, Status> {
     let version = target.version();
     let kind = &version.gvk.kind;
-    if let Some(fault) = target.resource.builtin.and_then(|builtin| builtin.decode_fault(&value)) {
-        return Err(Status::bad_request(fault));
-    }
-    let unknown = version.schema.prune(&mut value);
+    let unknown = match target.resource.builtin {
+        Some(builtin) => {
+            if let Some(fault) = builtin.decode_fault(&value) {
+                return Err(Status::bad_request(fault));
+            }
+            builtin.prune(&mut value)
+        }
+        None => {
+            if let Some(fault) = version.schema.decode_fault(&value) {
+                return Err(Status::bad_request(fault));
+            }
+            version.schema.prune(&mut value)
+        }
+    };
     let duplicates = duplicates.iter().map(|path| format!("duplicate field {path:?}"));
     let warnings: Vec<String> =
         duplicates.chain(unknown.iter().map(|path| format!("unknown field {path:?}"))).collect();
@@ -64,7 +74,9 @@ fn finish(
             )));
         }
     };
-    version.schema.default(&mut value);
+    if target.resource.is_custom() {
+        version.schema.default(&mut value);
+    }
     Ok(Incoming { value, warnings })
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
 use concert_api::{GroupResource, Gvk};
-use concert_schema::{Builtin, Column, Definition, Schema};
+use concert_schema::{Builtin, Column, Definition, Schema, Scope, builtins};
 use concert_store::Snapshot;
 use serde_json::Value;
 
@@ -15,8 +15,12 @@ use crate::beside::Parsed;
 /// everything in which kinds differ is data here.
 #[derive(Debug)]
 pub(crate) struct Resource {
-    /// How it is stored and named in errors.
+    /// How it is named in paths and errors.
     pub(crate) id: GroupResource,
+    /// Where its objects are stored: events of both groups are the same objects.
+    pub(crate) stored_as: GroupResource,
+    /// What they are stored as.
+    pub(crate) stored: Gvk,
     pub(crate) kind: String,
     pub(crate) list_kind: String,
     pub(crate) singular: String,
@@ -41,7 +45,7 @@ pub(crate) struct Version {
     /// Whether status is a subresource.
     pub(crate) status: bool,
     pub(crate) schema: Schema,
-    /// The schema as it was written, for OpenAPI.
+    /// The schema of a custom resource as it was written, for OpenAPI.
     pub(crate) openapi: Value,
     pub(crate) columns: Vec<Column>,
     /// Warns those who use it.
@@ -67,19 +71,22 @@ impl Resource {
             gvk: builtin.gvk.clone(),
             served: true,
             storage: true,
-            status: builtin.status,
-            schema: builtin.compiled().clone(),
-            openapi: builtin.schema.clone(),
+            status: builtin.has_status,
+            schema: builtin.schema.clone(),
+            openapi: Value::Null,
             columns: builtin.columns.clone(),
             deprecated: None,
         };
+        let texts = |list: &[&str]| list.iter().map(ToString::to_string).collect();
         Self {
-            id: GroupResource::new(builtin.gvk.group.as_str(), builtin.plural.as_str()),
+            id: GroupResource::new(builtin.gvk.group.as_str(), builtin.plural),
+            stored_as: builtin.stored_as.clone(),
+            stored: Gvk::new(builtin.stored_as.group.as_ref(), builtin.gvk.version.as_str(), builtin.gvk.kind.as_str()),
             list_kind: format!("{}List", builtin.gvk.kind),
             kind: builtin.gvk.kind.clone(),
-            singular: builtin.singular.clone(),
-            short_names: builtin.short_names.clone(),
-            categories: builtin.categories.clone(),
+            singular: builtin.singular.to_owned(),
+            short_names: texts(builtin.short_names),
+            categories: texts(builtin.categories),
             namespaced: builtin.namespaced,
             versions: vec![version],
             builtin: Some(builtin),
@@ -90,23 +97,28 @@ impl Resource {
 
     fn from_definition(definition: Definition, since: u64, terminating: bool) -> Self {
         let (group, kind) = (definition.group, definition.names.kind);
+        let storage = definition.versions.iter().find(|version| version.storage).map(|version| version.name.clone());
+        let stored = Gvk::new(group.as_str(), storage.unwrap_or_default(), kind.as_str());
         let versions = definition.versions.into_iter().map(|version| Version {
             gvk: Gvk::new(group.as_str(), version.name, kind.as_str()),
             served: version.served,
             storage: version.storage,
-            status: version.status,
+            status: version.has_status,
             schema: version.schema,
             openapi: version.openapi,
             columns: version.columns,
-            deprecated: version.deprecation,
+            deprecated: version.deprecation_warning,
         });
+        let id = GroupResource::new(group.as_str(), definition.names.plural);
         Self {
-            id: GroupResource::new(group.as_str(), definition.names.plural),
+            stored_as: id.clone(),
+            id,
+            stored,
             list_kind: definition.names.list_kind,
             singular: definition.names.singular,
             short_names: definition.names.short_names,
             categories: definition.names.categories,
-            namespaced: definition.namespaced,
+            namespaced: definition.scope == Scope::Namespaced,
             versions: versions.collect(),
             kind,
             builtin: None,
@@ -189,7 +201,7 @@ impl Registry {
             let resource = kept.cloned().or_else(|| compile(entry, &current));
             resources.extend(resource.map(|resource| (resource.id.clone(), resource)));
         }
-        for builtin in Builtin::all() {
+        for builtin in builtins() {
             let resource = Resource::from_builtin(builtin);
             resources.insert(resource.id.clone(), Arc::new(resource));
         }
@@ -212,7 +224,7 @@ fn compile(entry: &crate::beside::Stored, before: &Kinds) -> Option<Arc<Resource
     let same = before.resources.get(&id).filter(|old| {
         old.versions.len() == definition.versions.len()
             && old.versions.iter().zip(&definition.versions).all(|(a, b)| {
-                a.gvk.version == b.name && a.openapi == b.openapi && (a.storage, a.status) == (b.storage, b.status)
+                a.gvk.version == b.name && a.openapi == b.openapi && (a.storage, a.status) == (b.storage, b.has_status)
             })
     });
     let since = same.map_or(entry.revision, |old| old.since);

@@ -3,6 +3,7 @@
 use std::sync::PoisonError;
 
 use bytes::Bytes;
+use concert_schema::definitions;
 use http::Response;
 use serde_json::{Map, Value, json};
 
@@ -49,7 +50,7 @@ fn rendered(kinds: &Kinds, name: &str) -> Option<Bytes> {
         add_paths(&mut paths, name, resource, version);
         add_schemas(&mut schemas, resource, version);
     }
-    schemas.insert(META.to_owned(), json!({"type": "object", "description": "Metadata that every object has.", "properties": meta_properties()}));
+    add_definition(&mut schemas, META);
     let document = json!({
         "openapi": "3.0.0", "info": {"title": "Concert", "version": version},
         "paths": paths, "components": {"schemas": schemas},
@@ -61,34 +62,39 @@ fn rendered(kinds: &Kinds, name: &str) -> Option<Bytes> {
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-fn meta_properties() -> Value {
-    let text = json!({"type": "string"});
-    let texts = json!({"type": "object", "additionalProperties": {"type": "string"}});
-    let time = json!({"type": "string", "format": "date-time"});
-    let owner = json!({
-        "type": "object", "required": ["apiVersion", "kind", "name", "uid"],
-        "properties": {
-            "apiVersion": text, "kind": text, "name": text, "uid": text,
-            "controller": {"type": "boolean"}, "blockOwnerDeletion": {"type": "boolean"},
-        },
-    });
-    json!({
-        "name": text, "generateName": text, "namespace": text, "uid": text, "resourceVersion": text, "selfLink": text,
-        "generation": {"type": "integer", "format": "int64"}, "creationTimestamp": time, "deletionTimestamp": time,
-        "deletionGracePeriodSeconds": {"type": "integer", "format": "int64"}, "labels": texts, "annotations": texts,
-        "finalizers": {"type": "array", "items": text}, "ownerReferences": {"type": "array", "items": owner},
-        "managedFields": {"type": "array", "items": {"type": "object"}},
-    })
+/// A schema of the built-in kinds and all it refers to, with references as OpenAPI writes them.
+fn add_definition(schemas: &mut Map<String, Value>, name: &str) {
+    let Some(definition) = definitions().get(name).filter(|_| !schemas.contains_key(name)) else { return };
+    let mut definition = definition.clone();
+    let mut referred = Vec::new();
+    rewrite_references(&mut definition, &mut referred);
+    schemas.insert(name.to_owned(), definition);
+    for name in referred {
+        add_definition(schemas, &name);
+    }
 }
 
-/// The name of a kind's schema: the group's parts reversed, version, kind.
-fn schema_name(version: &Version) -> String {
-    let group = if version.gvk.group.is_empty() { "io.k8s.api.core".to_owned() } else { reversed(&version.gvk.group) };
+fn rewrite_references(schema: &mut Value, referred: &mut Vec<String>) {
+    match schema {
+        Value::Object(members) => {
+            if let Some(Value::String(name)) = members.get_mut("$ref") {
+                referred.push(name.clone());
+                *name = format!("#/components/schemas/{name}");
+            }
+            members.values_mut().for_each(|member| rewrite_references(member, referred));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| rewrite_references(item, referred)),
+        _ => {}
+    }
+}
+
+/// The name of a kind's schema; for custom resources the group's parts reversed, version, kind.
+fn schema_name(resource: &Resource, version: &Version) -> String {
+    if let Some(builtin) = resource.builtin {
+        return builtin.definition.to_owned();
+    }
+    let group = version.gvk.group.split('.').rev().collect::<Vec<_>>().join(".");
     format!("{group}.{}.{}", version.gvk.version, version.gvk.kind)
-}
-
-fn reversed(group: &str) -> String {
-    group.split('.').rev().collect::<Vec<_>>().join(".")
 }
 
 fn gvk(version: &Version) -> Value {
@@ -96,14 +102,19 @@ fn gvk(version: &Version) -> Value {
 }
 
 fn add_schemas(schemas: &mut Map<String, Value>, resource: &Resource, version: &Version) {
-    let mut schema = version.openapi.clone();
     let text = json!({"type": "string"});
-    let meta = json!({"allOf": [{"$ref": format!("#/components/schemas/{META}")}], "default": {}});
-    schema["properties"]["apiVersion"] = text.clone();
-    schema["properties"]["kind"] = text.clone();
-    schema["properties"]["metadata"] = meta;
+    let name = schema_name(resource, version);
+    let mut schema = if resource.builtin.is_some() {
+        add_definition(schemas, &name);
+        schemas.remove(&name).unwrap_or_default()
+    } else {
+        let mut schema = version.openapi.clone();
+        schema["properties"]["apiVersion"] = text.clone();
+        schema["properties"]["kind"] = text.clone();
+        schema["properties"]["metadata"] = json!({"allOf": [{"$ref": format!("#/components/schemas/{META}")}]});
+        schema
+    };
     schema["x-kubernetes-group-version-kind"] = json!([gvk(version)]);
-    let name = schema_name(version);
     let list = json!({
         "type": "object", "required": ["items"],
         "properties": {
@@ -119,7 +130,7 @@ fn add_schemas(schemas: &mut Map<String, Value>, resource: &Resource, version: &
 fn add_paths(paths: &mut Map<String, Value>, document: &str, resource: &Resource, version: &Version) {
     let scope = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
     let collection = format!("/{document}{scope}/{}", resource.id.resource);
-    let schema = format!("#/components/schemas/{}", schema_name(version));
+    let schema = format!("#/components/schemas/{}", schema_name(resource, version));
     let answer = |reference: String| json!({"200": {"description": "OK", "content": {"application/json": {"schema": {"$ref": reference}}}}});
     let operation = |action: &str, reference: &str| {
         json!({

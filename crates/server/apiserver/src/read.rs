@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::Server;
-use crate::beside::{Parsed, Stored};
+use crate::beside::{Parsed, Stored, beginning};
 use crate::encode;
 use crate::respond::Form;
 use crate::select::Selection;
@@ -75,7 +75,7 @@ impl Server {
         let namespace = selection.namespace.as_deref();
         let limit = if query.limit == 0 || query.resource_version == "0" { usize::MAX } else { query.limit };
         let mut entries = Vec::new();
-        let mut objects = snapshot.range(&target.resource.id, namespace, after.as_ref());
+        let mut objects = snapshot.range(&target.resource.stored_as, namespace, after.as_ref());
         let mut last = None;
         while entries.len() < limit {
             let Some((key, entry)) = objects.next() else { break };
@@ -198,11 +198,14 @@ impl Page {
 
 /// Items of custom resources keep their apiVersion and kind, those of built-in kinds leave them out.
 fn push_item(piece: &mut BytesMut, target: &Target, entry: &Stored) {
+    let bytes = encode::served(&target.resource, target.version(), entry);
     if target.resource.is_custom() {
-        piece.extend_from_slice(&encode::served(&target.resource, target.version(), entry));
+        piece.extend_from_slice(&bytes);
     } else {
+        let gvk = &target.version().gvk;
+        let head = beginning(&gvk.api_version(), &gvk.kind);
         piece.put_u8(b'{');
-        piece.extend_from_slice(&entry.bytes[entry.beside.rest..]);
+        piece.extend_from_slice(bytes.strip_prefix(head.as_bytes()).unwrap_or(&bytes[1..]));
     }
 }
 

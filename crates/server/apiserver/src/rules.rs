@@ -78,11 +78,7 @@ pub(crate) fn check(target: &Target, object: &Value) -> FieldErrors {
         errors.push(FieldError::required("metadata.name", "name or generateName is required"));
     } else {
         let rule = target.resource.builtin.map_or(NameRule::Subdomain, |builtin| builtin.name_rule);
-        let faults = match rule {
-            NameRule::Subdomain => names::subdomain_faults(name),
-            NameRule::Label => names::label_faults(name),
-            NameRule::PathSegment => names::path_segment_faults(name),
-        };
+        let faults = rule.faults(name);
         errors.extend(faults.into_iter().map(|fault| FieldError::invalid("metadata.name", name, fault)));
     }
     let metadata = &object["metadata"];

@@ -206,7 +206,7 @@ impl Server {
             }
             (&Method::PUT, true) => {
                 check_media(headers, BODY_TYPES)?;
-                let written = self.update(target, query, &Change::Replace(body)).await?;
+                let written = self.update(target, query, &Change::replace(target, query, body)?).await?;
                 self.written(target, query, form, written)
             }
             (&Method::PATCH, true) => {
@@ -316,7 +316,7 @@ fn check_media(headers: &HeaderMap, accepted: &[&str]) -> Result<(), Status> {
     if media.is_empty() || accepted.contains(&media) { Ok(()) } else { Err(unsupported_media(&accepted.join(", "))) }
 }
 
-fn read_patch(headers: &HeaderMap, body: &[u8]) -> Result<Change<'static>, Status> {
+fn read_patch(headers: &HeaderMap, body: &[u8]) -> Result<Change, Status> {
     let patch = || {
         let decoded = decode(body).map(|decoded| decoded.value);
         decoded.map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))

@@ -11,7 +11,7 @@ pub(crate) fn table(target: &Target, query: &Query, objects: &[Value], metadata:
     let version = target.version();
     let columns = &version.columns;
     let rows: Vec<Value> = objects.iter().map(|object| row(columns, query, object, now)).collect();
-    let definitions: Vec<Value> = std::iter::once(name_column()).chain(columns.iter().map(Column::definition)).collect();
+    let definitions: Vec<Value> = columns.iter().map(Column::definition).collect();
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
         "columnDefinitions": definitions, "rows": rows,
@@ -19,21 +19,13 @@ pub(crate) fn table(target: &Target, query: &Query, objects: &[Value], metadata:
 }
 
 fn row(columns: &[Column], query: &Query, object: &Value, now: Time) -> Value {
-    let name = object["metadata"]["name"].clone();
-    let cells: Vec<Value> = std::iter::once(name).chain(columns.iter().map(|column| column.cell(object, now))).collect();
+    let cells: Vec<Value> = columns.iter().map(|column| column.cell(object, now)).collect();
     let object = match query.include_object.as_str() {
         "None" => Value::Null,
         "Object" => object.clone(),
         _ => metadata_only(object),
     };
     json!({"cells": cells, "object": object})
-}
-
-fn name_column() -> Value {
-    json!({
-        "name": "Name", "type": "string", "format": "name", "priority": 0,
-        "description": "The name of the object, unique among objects of its kind in its namespace.",
-    })
 }
 
 /// A `PartialObjectMetadata` of an object.

@@ -140,7 +140,7 @@ impl Target {
     /// The stored key of the object with this name.
     pub(crate) fn key(&self, name: &str) -> Key {
         let namespace = self.namespace.as_deref().unwrap_or_default();
-        Key { resource: self.resource.id.clone(), object: ObjectKey::new(namespace, name) }
+        Key { resource: self.resource.stored_as.clone(), object: ObjectKey::new(namespace, name) }
     }
 
     /// The same resource and version, at another object.

@@ -64,7 +64,7 @@ impl Server {
             ended: false,
         };
         if wants_state {
-            let all = snapshot.range(&target.resource.id, watcher.selection.namespace.as_deref(), None);
+            let all = snapshot.range(&target.resource.stored_as, watcher.selection.namespace.as_deref(), None);
             watcher.state = all
                 .filter(|(key, entry)| watcher.selection.matches(key, entry))
                 .map(|(_, entry)| std::sync::Arc::clone(entry))
@@ -179,7 +179,7 @@ impl Watcher {
             let more = events.len() == BATCH;
             for event in events {
                 self.last = event.revision;
-                if event.key.resource == self.target.resource.id {
+                if event.key.resource == self.target.resource.stored_as {
                     self.push_event(piece, &event);
                 }
             }

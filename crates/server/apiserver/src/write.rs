@@ -31,18 +31,27 @@ pub(crate) struct Written {
 }
 
 /// How an object is changed.
-pub(crate) enum Change<'a> {
+pub(crate) enum Change {
     /// The whole object, as sent.
-    Replace(&'a [u8]),
+    Replace(Incoming),
     /// RFC 6902.
     JsonPatch(Value),
     /// RFC 7386.
     MergePatch(Value),
 }
 
-impl Change<'_> {
+impl Change {
     fn is_patch(&self) -> bool {
         !matches!(self, Self::Replace(_))
+    }
+}
+
+impl Change {
+    /// Reads the object of a PUT, which must be the one the path names.
+    pub(crate) fn replace(target: &Target, query: &Query, body: &[u8]) -> Result<Self, Status> {
+        let incoming = incoming::read(target, body, query.field_validation)?;
+        rules::check_name(target, &incoming.value)?;
+        Ok(Self::Replace(incoming))
     }
 }
 
@@ -94,8 +103,10 @@ impl Server {
             builtin.prepare(object, None);
         }
         let mut errors = rules::check(target, object);
-        errors.extend(version.schema.validate(object));
-        errors.extend(target.resource.builtin.map(|builtin| builtin.check(object, None)).unwrap_or_default());
+        errors.extend(match target.resource.builtin {
+            Some(builtin) => builtin.check(object, None),
+            None => version.schema.validate(object),
+        });
         refuse_invalid(target, object, &errors)?;
         if target.resource.id == kinds::definitions() {
             meta::of(object).insert("generation".into(), 1.into());
@@ -105,7 +116,7 @@ impl Server {
     }
 
     /// PUT and PATCH, of an object or its status.
-    pub(crate) async fn update(&self, target: &Target, query: &Query, change: &Change<'_>) -> Result<Written, Status> {
+    pub(crate) async fn update(&self, target: &Target, query: &Query, change: &Change) -> Result<Written, Status> {
         let name = target.name.clone().unwrap_or_default();
         let key = target.key(&name);
         for _ in 0..WRITE_TRIES {
@@ -151,7 +162,7 @@ impl Server {
         &self,
         target: &Target,
         query: &Query,
-        change: &Change<'_>,
+        change: &Change,
         entry: &Stored,
         old: &Value,
     ) -> Result<Update, Status> {
@@ -170,8 +181,10 @@ impl Server {
         bump_generation(target, &mut object, old);
         let mut errors = rules::check_update(&object, old, &sent);
         errors.extend(rules::check(target, &object));
-        errors.extend(target.version().schema.validate_update(&object, old));
-        errors.extend(target.resource.builtin.map(|builtin| builtin.check(&object, Some(old))).unwrap_or_default());
+        errors.extend(match target.resource.builtin {
+            Some(builtin) => builtin.check(&object, Some(old)),
+            None => target.version().schema.validate_update(&object, old),
+        });
         refuse_invalid(target, &object, &errors)?;
         if target.resource.id == kinds::definitions() && !target.status {
             self.establish(&mut object, Some(old));
@@ -232,10 +245,10 @@ struct Update {
 }
 
 /// The object as the client wants it.
-fn changed(target: &Target, query: &Query, change: &Change<'_>, old: &Value) -> Result<Incoming, Status> {
+fn changed(target: &Target, query: &Query, change: &Change, old: &Value) -> Result<Incoming, Status> {
     let mut value = old.clone();
     match change {
-        Change::Replace(body) => return incoming::read(target, body, query.field_validation),
+        Change::Replace(sent) => return Ok(sent.clone()),
         Change::MergePatch(patch) => concert_merge::merge_patch(&mut value, patch),
         Change::JsonPatch(patch) => concert_merge::json_patch(&mut value, patch).map_err(|error| patch_failure(&error))?,
     }
@@ -252,7 +265,7 @@ fn patch_failure(error: &concert_merge::PatchError) -> Status {
 }
 
 /// Compares the version the client has seen; gives whether it named one.
-fn check_revision(target: &Target, sent: &Value, entry: &Stored, change: &Change<'_>) -> Result<bool, Status> {
+fn check_revision(target: &Target, sent: &Value, entry: &Stored, change: &Change) -> Result<bool, Status> {
     let name = meta::text(sent, "name");
     let seen = meta::text(sent, "resourceVersion");
     if seen.is_empty() && !change.is_patch() {
@@ -280,7 +293,7 @@ fn check_revision(target: &Target, sent: &Value, entry: &Stored, change: &Change
 }
 
 /// A replaced object must be the same one; a patch that changes the uid breaks a rule instead.
-fn check_uid(target: &Target, sent: &Value, old: &Value, change: &Change<'_>) -> Result<(), Status> {
+fn check_uid(target: &Target, sent: &Value, old: &Value, change: &Change) -> Result<(), Status> {
     let (sent_uid, uid) = (meta::text(sent, "uid"), meta::text(old, "uid"));
     if change.is_patch() || sent_uid.is_empty() || sent_uid == uid {
         return Ok(());
