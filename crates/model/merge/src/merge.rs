@@ -4,12 +4,12 @@ use serde_json::{Map, Value};
 
 /// Applies a merge patch: members of the patch replace those of the document, null removes, objects merge.
 ///
-/// Walks with a list of its own, so that no depth of patch can exhaust the stack.
+/// Objects are walked with a list of its own, so that their depth cannot exhaust the stack.
 pub fn merge_patch(document: &mut Value, patch: &Value) {
     let mut pending: Vec<(&mut Value, &Value)> = vec![(document, patch)];
     while let Some((target, patch)) = pending.pop() {
         let Value::Object(changes) = patch else {
-            *target = patch.clone();
+            *target = without_null_members(patch);
             continue;
         };
         if !target.is_object() {
@@ -27,10 +27,23 @@ pub fn merge_patch(document: &mut Value, patch: &Value) {
     }
 }
 
+/// A copy without the null members of objects inside lists: the real server removes them there too, though it keeps
+/// null items. Lists of a patch are as deep as the decoder allowed.
+fn without_null_members(patch: &Value) -> Value {
+    match patch {
+        Value::Array(items) => items.iter().map(without_null_members).collect(),
+        Value::Object(members) => {
+            let kept = members.iter().filter(|(_, member)| !member.is_null());
+            kept.map(|(key, member)| (key.clone(), without_null_members(member))).collect()
+        }
+        other => other.clone(),
+    }
+}
+
 /// The smallest merge patch that turns `old` into `new`; `None` if they are equal.
 ///
-/// A merge patch cannot say that a member is null, or keep a null inside a new object: such a null is written as the
-/// removal of its member.
+/// A merge patch cannot say that a member is null: such a null is written as the removal of its member, also inside
+/// lists.
 #[must_use]
 pub fn merge_diff(old: &Value, new: &Value) -> Option<Value> {
     if old == new {
@@ -71,6 +84,11 @@ mod tests {
             (json!({"a": [{"b": "c"}]}), json!({"a": [1]}), json!({"a": [1]})),
             (json!(["a"]), json!({"a": {"b": null, "c": 1}}), json!({"a": {"c": 1}})),
             (json!({"e": null}), json!({"a": 1}), json!({"e": null, "a": 1})),
+            (
+                json!({"a": 1}),
+                json!({"a": [1, null, {"b": null, "c": [{"d": null}]}]}),
+                json!({"a": [1, null, {"c": [{}]}]}),
+            ),
             (json!({}), json!({"a": {"bb": {"ccc": null}}}), json!({"a": {"bb": {}}})),
         ] {
             let mut patched = document.clone();
@@ -94,6 +112,7 @@ mod tests {
                 .filter(|(_, value)| !value.is_null())
                 .map(|(key, value)| (key, without_nulls(value)))
                 .collect(),
+            Value::Array(items) => items.into_iter().map(without_nulls).collect(),
             other => other,
         }
     }

@@ -180,6 +180,7 @@ static ROWS: [Row; 8] = [
         plural: "events",
         singular: "event",
         short_names: &["ev"],
+        name_rule: NameRule::PathSegment,
         create_on_update: true,
         definition: "io.k8s.api.core.v1.Event",
         columns: event::columns,
@@ -310,6 +311,18 @@ fn age_column() -> Column {
 
 fn size(object: &Value, name: &str) -> i64 {
     object[name].as_object().map_or(0, |members| i64::try_from(members.len()).unwrap_or(i64::MAX))
+}
+
+/// Writes base64 without line ends.
+fn join_lines(object: &mut Value, name: &str) {
+    let members = object.get_mut(name).and_then(Value::as_object_mut);
+    for text in members.into_iter().flat_map(|members| members.values_mut()) {
+        if let Value::String(text) = text
+            && text.contains(['\r', '\n'])
+        {
+            text.retain(|letter| !"\r\n".contains(letter));
+        }
+    }
 }
 
 /// Removes members that are empty objects or null, as Go leaves them out.

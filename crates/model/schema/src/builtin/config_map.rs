@@ -3,7 +3,7 @@
 use concert_api::{Fault, FieldError, FieldErrors};
 use serde_json::Value;
 
-use super::{age_column, drop_empty, size};
+use super::{age_column, drop_empty, join_lines, size};
 use crate::Column;
 
 /// All values together.
@@ -18,6 +18,7 @@ pub(super) fn columns() -> Vec<Column> {
 
 pub(super) fn prepare(object: &mut Value, _old: Option<&Value>) {
     drop_empty(object, &["data", "binaryData"]);
+    join_lines(object, "binaryData");
 }
 
 pub(super) fn check(object: &Value, old: Option<&Value>) -> FieldErrors {

@@ -6,7 +6,7 @@ use concert_api::{Fault, FieldError, FieldErrors};
 use serde_json::{Value, json};
 
 use super::config_map::{check_immutable, check_key, decoded_length};
-use super::{age_column, drop_empty, size};
+use super::{age_column, drop_empty, join_lines, size};
 use crate::Column;
 
 /// All values together.
@@ -38,6 +38,7 @@ pub(super) fn prepare(object: &mut Value, _old: Option<&Value>) {
         members.insert("type".to_owned(), "Opaque".into());
     }
     drop_empty(object, &["data"]);
+    join_lines(object, "data");
 }
 
 pub(super) fn check(object: &Value, old: Option<&Value>) -> FieldErrors {

@@ -215,28 +215,43 @@ fn check_scale(scale: &Value, at: &str, errors: &mut FieldErrors) {
 }
 
 fn check_selectable(version: &Value, schema: &Schema, at: &str, errors: &mut FieldErrors) {
+    let mut seen = Vec::new();
     for (index, field) in list(&version["selectableFields"]).enumerate() {
         let path = field["jsonPath"].as_str().unwrap_or_default();
         let at = format!("{at}[{index}].jsonPath");
         if path.is_empty() {
             errors.push(FieldError::required(at, ""));
-        } else if !leads_to_scalar(schema, path) {
-            errors.push(FieldError::invalid(at, path, "is an invalid path: does not refer to a valid field"));
+        } else if let Some(fault) = selectable_fault(schema, path) {
+            errors.push(FieldError::invalid(at, path, fault));
+        } else if seen.contains(&path) {
+            errors.push(FieldError::new(at, Fault::Duplicate(path.into()), ""));
+        } else {
+            seen.push(path);
         }
     }
 }
 
-fn leads_to_scalar(schema: &Schema, path: &str) -> bool {
-    let Ok(path) = JsonPath::parse(path) else { return false };
-    let Some(members) = path.members().filter(|members| members.first() != Some(&"metadata")) else { return false };
+fn selectable_fault(schema: &Schema, path: &str) -> Option<String> {
+    let wrong = |why: &str| Some(format!("is an invalid path: {why}"));
+    if !path.starts_with('.') {
+        let head = path.split(['.', '[']).next().unwrap_or_default();
+        return wrong(&format!("expected [ or . but got: {head}"));
+    }
+    if path.contains('[') {
+        return wrong("array notation is not allowed");
+    }
+    let parsed = JsonPath::parse(path).ok();
+    let members = parsed.as_ref().and_then(JsonPath::members).filter(|members| members.first() != Some(&"metadata"));
     let mut at = schema;
-    for name in members {
-        match at.properties().find(|(known, _)| *known == name) {
-            Some((_, child)) => at = child,
-            None => return false,
+    for name in members.unwrap_or_else(|| vec![""]) {
+        match at.member(name) {
+            Some(child) => at = child,
+            None => return wrong("does not refer to a valid field"),
         }
     }
-    matches!(at.kind(), Some(Kind::String | Kind::Integer | Kind::Boolean))
+    let fits = matches!(at.kind(), Some(Kind::String | Kind::Integer | Kind::Boolean));
+    let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
+    (!fits).then(|| detail.to_owned())
 }
 
 fn check_names(found: &Value, errors: &mut FieldErrors) {

@@ -211,14 +211,30 @@ fn time_fault(text: &str, layout: &str) -> Option<String> {
     Some(format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {part:?}"))
 }
 
-/// Where base64 goes wrong, as Go counts: the byte that is none, or the start of the last, incomplete, four.
+/// Where base64 goes wrong, as Go counts; line ends are not looked at.
 pub(crate) fn base64_fault(text: &str) -> Option<usize> {
-    let clean: Vec<(usize, u8)> = text.bytes().enumerate().filter(|(_, byte)| !b"\r\n".contains(byte)).collect();
-    let padding = clean.iter().rev().take(2).take_while(|(_, byte)| *byte == b'=').count();
-    let digits = &clean[..clean.len() - padding];
-    let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
-    if let Some((at, _)) = digits.iter().find(|(_, byte)| !is_digit(*byte)) {
-        return Some(*at);
+    let mut bytes = text.bytes().enumerate().filter(|(_, byte)| !b"\r\n".contains(byte)).peekable();
+    loop {
+        for place in 0..4 {
+            let Some((at, byte)) = bytes.next() else {
+                return (place > 0).then(|| text.len() - place);
+            };
+            match byte {
+                b'=' if place < 2 => return Some(at),
+                b'=' => {
+                    if place == 2 {
+                        match bytes.next() {
+                            None => return Some(text.len()),
+                            Some((at, byte)) if byte != b'=' => return Some(at - 1),
+                            Some(_) => {}
+                        }
+                    }
+                    return bytes.peek().map(|(at, _)| *at);
+                }
+                b'+' | b'/' => {}
+                _ if byte.is_ascii_alphanumeric() => {}
+                _ => return Some(at),
+            }
+        }
     }
-    (clean.len() % 4 != 0).then_some(text.len() - text.len() % 4)
 }

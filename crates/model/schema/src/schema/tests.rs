@@ -4,38 +4,7 @@ use serde_json::json;
 
 /// The schema the real server (1.37.1) was asked with.
 fn asked() -> Schema {
-    let spec = json!({"type": "object", "properties": {
-        "i": {"type": "integer"}, "i32": {"type": "integer", "format": "int32"}, "i64": {"type": "integer", "format": "int64"},
-        "n": {"type": "number", "minimum": 1, "maximum": 5.5, "multipleOf": 0.5},
-        "imin": {"type": "integer", "minimum": 2, "maximum": 10, "exclusiveMinimum": true, "exclusiveMaximum": true, "multipleOf": 3},
-        "imi": {"type": "integer", "minimum": 2, "maximum": 10},
-        "s": {"type": "string", "minLength": 2, "maxLength": 4, "pattern": "^a"},
-        "e": {"type": "string", "enum": ["A", "B"]}, "ei": {"type": "integer", "enum": [1, 2]}, "b": {"type": "boolean"},
-        "ne": {"type": "string", "nullable": true, "enum": ["a"]},
-        "l": {"type": "array", "minItems": 2, "maxItems": 3, "items": {"type": "string"}},
-        "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
-        "map": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k", "p"],
-            "items": {"type": "object", "required": ["k"], "properties": {
-                "k": {"type": "string"}, "p": {"type": "integer", "default": 80}, "v": {"type": "integer"}}}},
-        "o": {"type": "object", "required": ["x", "y"], "properties": {"x": {"type": "string"}, "y": {"type": "string"}}},
-        "mi": {"type": "object", "minProperties": 1, "required": ["z"], "properties": {"z": {"type": "string"}}},
-        "ap": {"type": "object", "minProperties": 1, "maxProperties": 2, "additionalProperties": {"type": "integer"}},
-        "apt": {"type": "object", "additionalProperties": true}, "apf": {"type": "object", "additionalProperties": false},
-        "ios": {"x-kubernetes-int-or-string": true},
-        "ios2": {"x-kubernetes-int-or-string": true, "anyOf": [{"type": "integer"}, {"type": "string"}], "pattern": "^x"},
-        "dt": {"type": "string", "format": "date-time"},
-        "any": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]},
-        "one": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}, "oneOf": [{"required": ["a"]}, {"required": ["b"]}]},
-        "all": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}, "allOf": [{"required": ["a"]}, {"required": ["b"]}]},
-        "not": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}, "not": {"required": ["a"]}},
-        "nul": {"type": "string", "nullable": true}, "def": {"type": "string", "default": "dd"},
-        "emb": {"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true},
-        "pre": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {
-            "in": {"type": "object", "properties": {"z": {"type": "string"}}}}},
-        "anyany": {"x-kubernetes-preserve-unknown-fields": true},
-        "deep": {"type": "array", "items": {"type": "object", "properties": {"q": {"type": "integer"}}}},
-        "uq": {"type": "object", "additionalProperties": {"type": "object", "properties": {"q": {"type": "integer"}}}},
-    }});
+    let spec: Value = serde_json::from_str(include_str!("asked.json")).unwrap();
     Schema::compile(&json!({"type": "object", "properties": {"spec": spec}}), "x").unwrap()
 }
 
