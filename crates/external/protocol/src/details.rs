@@ -81,10 +81,8 @@ impl Details {
             }
             Some("BadRequest") => {
                 let request = rpc::BadRequest::decode(&*any.value).unwrap_or_default();
-                let violation = |f: rpc::bad_request::FieldViolation| FieldViolation {
-                    field: f.field,
-                    description: f.description,
-                };
+                let violation =
+                    |f: rpc::bad_request::FieldViolation| FieldViolation { field: f.field, description: f.description };
                 self.fields.extend(request.field_violations.into_iter().map(violation));
             }
             _ => {}

@@ -96,9 +96,8 @@ impl Path<'_> {
 
 fn object_to_wire(fields: &Map<String, Value>, path: &Path<'_>, depth: usize) -> Result<Struct, StructError> {
     path.check(depth)?;
-    let convert = |(name, value): (&String, &Value)| {
-        Ok((name.clone(), value_to_wire(value, &Path::Field(path, name), depth)?))
-    };
+    let convert =
+        |(name, value): (&String, &Value)| Ok((name.clone(), value_to_wire(value, &Path::Field(path, name), depth)?));
     Ok(Struct { fields: fields.iter().map(convert).collect::<Result<_, _>>()? })
 }
 
@@ -123,9 +122,8 @@ fn array_to_wire(items: &[Value], path: &Path<'_>, depth: usize) -> Result<ListV
 
 fn struct_to_json(fields: &Struct, path: &Path<'_>, depth: usize) -> Result<Value, StructError> {
     path.check(depth)?;
-    let convert = |(name, value): (&String, &Wire)| {
-        Ok((name.clone(), wire_to_json(value, &Path::Field(path, name), depth)?))
-    };
+    let convert =
+        |(name, value): (&String, &Wire)| Ok((name.clone(), wire_to_json(value, &Path::Field(path, name), depth)?));
     Ok(Value::Object(fields.fields.iter().map(convert).collect::<Result<_, _>>()?))
 }
 
@@ -161,8 +159,8 @@ fn number_to_json(number: f64, path: &Path<'_>) -> Result<Value, StructError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prost::Message;
     use proptest::prelude::*;
+    use prost::Message;
     use serde_json::json;
 
     fn nested(depth: usize) -> Value {
@@ -175,7 +173,8 @@ mod tests {
 
     #[test]
     fn integers_stay_integers() {
-        for object in [json!({"a": 1}), json!({"a": -1}), json!({"a": 1u64 << 53}), json!({"a": 1.5}), json!({"a": 0})] {
+        for object in [json!({"a": 1}), json!({"a": -1}), json!({"a": 1u64 << 53}), json!({"a": 1.5}), json!({"a": 0})]
+        {
             assert_eq!(to_json(&to_struct(&object).unwrap()).unwrap(), object);
         }
         assert_eq!(to_json(&wire(Kind::NumberValue(2f64.powi(63)))).unwrap(), json!({"x": 9223372036854775808u64}));
@@ -215,7 +214,9 @@ mod tests {
             Just(Value::Null),
             any::<bool>().prop_map(Value::Bool),
             (-(1i64 << 53)..(1i64 << 53)).prop_map(Value::from),
-            any::<f64>().prop_filter("finite and not integral", |x| x.is_finite() && x.fract() != 0.0).prop_map(Value::from),
+            any::<f64>()
+                .prop_filter("finite and not integral", |x| x.is_finite() && x.fract() != 0.0)
+                .prop_map(Value::from),
             ".*".prop_map(Value::String),
         ];
         leaf.prop_recursive(6, 64, 6, |inner| {
