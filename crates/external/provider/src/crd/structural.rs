@@ -34,9 +34,6 @@ pub(super) fn structural(path: &str, schema: Value) -> Result<Value, CrdError> {
         Value::Bool(true) => Map::new(),
         _ => return Err(fail("it allows no value; give it a type")),
     };
-    if schema.contains_key("$ref") {
-        return Err(fail("the type refers to itself; break the cycle with a field of free form (serde_json::Value)"));
-    }
     let dropped = |word: &str, value: &Value| DROPPED.contains(&word) || (word == "default" && value.is_null());
     schema.retain(|word, value| !dropped(word, value));
     merge_single_all_of(&mut schema);
@@ -44,6 +41,9 @@ pub(super) fn structural(path: &str, schema: Value) -> Result<Value, CrdError> {
         if let Some(Value::Array(variants)) = schema.remove(word) {
             flatten(path, &mut schema, word, variants)?;
         }
+    }
+    if schema.contains_key("$ref") {
+        return Err(fail("the type refers to itself; break the cycle with a field of free form (serde_json::Value)"));
     }
     number_format(&mut schema);
     children(path, &mut schema)?;
