@@ -112,7 +112,11 @@ impl Gateway {
     /// The way through `world`'s gate.
     #[must_use]
     pub fn new(world: &World) -> Self {
-        Self { incarnation: world.incarnation.clone(), gate: Arc::clone(&world.gate), journal: world.journal.clone() }
+        Self {
+            incarnation: world.incarnation.clone(),
+            gate: Arc::clone(&world.gate),
+            journal: world.journal.clone(),
+        }
     }
 
     /// Asks the gate about a call. `Ok` means: carry it out, then ask the [`Passage`] whether the answer arrives.
@@ -126,7 +130,8 @@ impl Gateway {
         let call = Call { incarnation: self.incarnation.id(), actor, verb, key, attempt };
         let verdict = self.gate.admit(&call);
         self.journal.record("call", || format!("{} {actor:?} {verb} {key} #{attempt} {verdict:?}", call.incarnation));
-        let pass = |reply_lost, crash| Ok(Passage { reply_lost, crash, incarnation: self.incarnation.clone() });
+        let pass =
+            |reply_lost, crash| Ok(Passage { reply_lost, crash, incarnation: self.incarnation.clone() });
         match verdict {
             Verdict::Pass => pass(false, false),
             Verdict::Delay(duration) => {

@@ -39,9 +39,9 @@ impl Journal {
     /// All lines so far.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
-        self.0
-            .as_ref()
-            .map_or_else(Vec::new, |pages| pages.lock().unwrap_or_else(PoisonError::into_inner).lines.clone())
+        self.0.as_ref().map_or_else(Vec::new, |pages| {
+            pages.lock().unwrap_or_else(PoisonError::into_inner).lines.clone()
+        })
     }
 
     /// The identity of the run so far: 128 bits (FNV-1a) over all lines, in hexadecimal.

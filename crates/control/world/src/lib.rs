@@ -69,7 +69,12 @@ impl World {
     /// A world that follows tokio's (paused) clock and whose randomness comes from `seed`.
     #[must_use]
     pub fn simulated(seed: u64) -> Self {
-        Self { clock: Clock::simulated(), random: Random::seeded(seed), journal: Journal::on(), ..Self::real() }
+        Self {
+            clock: Clock::simulated(),
+            random: Random::seeded(seed),
+            journal: Journal::on(),
+            ..Self::real()
+        }
     }
 
     /// The same world for the next life of a crashed process: a new incarnation, everything else shared.

@@ -26,6 +26,9 @@ use crate::trail::{Observed, Trail};
 /// How long closing a session may take: it has done its work by then.
 const DISCONNECT: Duration = Duration::from_secs(5);
 
+/// No session is longer, whatever was asked: clocks and headers have their limits.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// An answer counts as the provider's own verdict only if this share of the time was left: near the deadline a
 /// cancelled handler answers all kinds of things.
 const MARGIN: u32 = 10;
@@ -62,6 +65,7 @@ impl Conversation {
     /// Opens a stream and connects; gives back the conversation and the provider's reply object.
     pub(crate) async fn open(opening: Opening, object: &Value) -> Result<(Self, Option<Value>), ExternalError> {
         let trail = Trail::default();
+        let timeout = opening.timeout.min(LONGEST);
         let observed = Observed { channel: opening.channel, trail: trail.clone() };
         let client = ExternalServiceClient::new(observed)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
@@ -71,10 +75,10 @@ impl Conversation {
             peer: opening.peer,
             named: opening.named,
             token: opening.token,
-            timeout: opening.timeout,
-            deadline: Instant::now() + opening.timeout,
+            timeout,
+            deadline: Instant::now() + timeout,
             outbox,
-            incoming: Incoming::Opening(Box::pin(start(client, outgoing, opening.timeout))),
+            incoming: Incoming::Opening(Box::pin(start(client, outgoing, timeout))),
             trail,
         };
         let create_token = conversation.token.clone();

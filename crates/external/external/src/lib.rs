@@ -21,5 +21,5 @@ mod port;
 pub use error::{Dispatch, ErrorClass, ExternalError, Operation};
 pub use kind::{Gvk, KindInfo, NamePolicy};
 pub use port::{
-    Attempt, BoxFuture, Change, Connected, ConnectionDetails, CreateToken, External, Observation, Secret, Session,
+    Attempt, BoxFuture, Change, ConnectionDetails, Connected, CreateToken, External, Observation, Secret, Session,
 };

@@ -87,7 +87,11 @@ pub struct Attempt {
 /// A way to reach external resources of some kinds.
 pub trait External: Send + Sync + fmt::Debug {
     /// Opens a session for one reconcile of `object`.
-    fn connect<'a>(&'a self, object: &'a Value, attempt: Attempt) -> BoxFuture<'a, Result<Connected, ExternalError>>;
+    fn connect<'a>(
+        &'a self,
+        object: &'a Value,
+        attempt: Attempt,
+    ) -> BoxFuture<'a, Result<Connected, ExternalError>>;
 }
 
 /// An open session, with the object as the provider returned it at Connect (`None`: unchanged).

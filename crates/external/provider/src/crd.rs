@@ -26,7 +26,7 @@ pub struct CrdError {
 pub fn crd<R: Resource>() -> Result<Value, CrdError> {
     let shape = R::Parameters::SHAPE;
     let parameters = schema::<R::Parameters>("spec.forProvider")?;
-    let observation = schema::<R::Observation>("status.atProvider")?;
+    let observation = structural::optional(schema::<R::Observation>("status.atProvider")?);
     Ok(definition(&shape, parameters, observation))
 }
 

@@ -41,3 +41,20 @@ impl Creates {
         Arc::clone(slot)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_result_is_remembered_and_then_forgotten_but_never_while_it_runs() {
+        let creates = Creates::default();
+        *creates.slot("a").lock().await = Some(Made::default());
+        tokio::time::advance(REMEMBERED / 2).await;
+        assert!(creates.slot("a").lock().await.is_some());
+        let running = creates.slot("b");
+        tokio::time::advance(REMEMBERED * 2).await;
+        assert!(creates.slot("a").lock().await.is_none(), "it was forgotten");
+        assert!(Arc::ptr_eq(&running, &creates.slot("b")), "it runs, and others wait for it");
+    }
+}

@@ -11,6 +11,7 @@ use concert_world::World;
 use futures::FutureExt;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::creates::{Creates, Made};
@@ -29,12 +30,13 @@ pub(crate) struct Effect {
     pub(crate) changed: Changed,
 }
 
-/// What handlers share: the world, the creates that run, the tasks to wait for at the end.
+/// What handlers share: the world, the creates that run, the tasks to wait for at the end, and the news of it.
 #[derive(Debug)]
 pub(crate) struct House {
     pub(crate) world: World,
     pub(crate) creates: Creates,
     pub(crate) tasks: TaskTracker,
+    pub(crate) stop: CancellationToken,
 }
 
 /// A kind, ready to serve.

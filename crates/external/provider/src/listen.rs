@@ -32,7 +32,7 @@ pub enum ListenError {
     #[error("cannot listen on {0}: a file that is not a socket is there")]
     NotASocket(Listen),
     /// The operating system refused.
-    #[error("cannot listen on {0}: {1}")]
+    #[error("cannot listen on {0}")]
     Io(Listen, #[source] io::Error),
 }
 

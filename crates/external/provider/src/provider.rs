@@ -35,7 +35,7 @@ pub enum ServeError {
     #[error(transparent)]
     Crd(#[from] CrdError),
     /// The provider's own start failed.
-    #[error("cannot start: {0}")]
+    #[error("cannot start")]
     Start(#[source] ProviderError),
     /// The gRPC server failed.
     #[error("cannot serve")]

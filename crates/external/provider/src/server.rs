@@ -35,7 +35,12 @@ pub(crate) async fn serve(
     cancel: CancellationToken,
 ) -> Result<(), tonic::transport::Error> {
     let tasks = TaskTracker::new();
-    let house = House { world: provider.world.clone(), creates: Creates::default(), tasks: tasks.clone() };
+    let house = House {
+        world: provider.world.clone(),
+        creates: Creates::default(),
+        tasks: tasks.clone(),
+        stop: cancel.clone(),
+    };
     let face = Face(Arc::new(Inner { provider, house: Arc::new(house) }));
     let router = Server::builder()
         .max_concurrent_streams(MAX_STREAMS)

@@ -53,6 +53,22 @@ pub(super) fn structural(path: &str, schema: Value) -> Result<Value, CrdError> {
     Ok(Value::Object(schema))
 }
 
+/// The same with nothing required: a status that is not complete yet must not be refused.
+pub(super) fn optional(mut schema: Value) -> Value {
+    if let Value::Object(words) = &mut schema {
+        words.retain(|word, _| !["required", "oneOf", "anyOf"].contains(&word.as_str()));
+        for word in ["items", "additionalProperties"] {
+            if let Some(inner) = words.get_mut(word) {
+                *inner = optional(inner.take());
+            }
+        }
+        for property in words.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten() {
+            *property.1 = optional(property.1.take());
+        }
+    }
+    schema
+}
+
 fn merge_single_all_of(schema: &mut Map<String, Value>) {
     let single = schema.get("allOf").and_then(Value::as_array).is_some_and(|all| all.len() == 1);
     if let Some(Value::Array(mut all)) = single.then(|| schema.remove("allOf")).flatten()

@@ -22,6 +22,9 @@ use crate::handler::Effect;
 /// How long a session may be silent before it is ended: longer than any reconciler's deadline.
 const IDLE: Duration = Duration::from_secs(10 * 60);
 
+/// How long a session that is between two requests may go on when the provider stops.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
 pub(crate) type Replies = Pin<Box<dyn Stream<Item = Result<Reply, Status>> + Send>>;
 
 /// Answers every request in turn; ends well when the client ends, and with a status at the first error.
@@ -29,10 +32,9 @@ pub(super) fn converse(face: Face, inbound: Streaming<Message>) -> Replies {
     let session = Session { face, connected: None };
     Box::pin(futures::stream::unfold(Some((session, inbound)), |state| async move {
         let (mut session, mut inbound) = state?;
-        let message = match tokio::time::timeout(IDLE, inbound.message()).await {
-            Ok(Ok(message)) => message?,
-            Ok(Err(status)) => return Some((Err(status), None)),
-            Err(_) => return Some((Err(Status::deadline_exceeded("the session was silent for too long")), None)),
+        let message = match session.listen(&mut inbound).await {
+            Ok(message) => message?,
+            Err(status) => return Some((Err(status), None)),
         };
         match session.answer(message).await {
             Ok(answer) => Some((Ok(Reply { op: Some(answer) }), Some((session, inbound)))),
@@ -48,6 +50,20 @@ struct Session {
 }
 
 impl Session {
+    /// The next request, or `None` at the end of them.
+    async fn listen(&self, inbound: &mut Streaming<Message>) -> Result<Option<Message>, Status> {
+        let stopping = async {
+            self.face.house().stop.cancelled().await;
+            tokio::time::sleep(LAST_WORD).await;
+        };
+        tokio::select! {
+            biased;
+            message = inbound.message() => message,
+            () = stopping => Err(Status::unavailable("the provider is stopping")),
+            () = tokio::time::sleep(IDLE) => Err(Status::deadline_exceeded("the session was silent for too long")),
+        }
+    }
+
     async fn answer(&mut self, message: Message) -> Result<Answer, Status> {
         match message.op {
             None => Err(Status::invalid_argument("the request names no operation that this provider knows")),
