@@ -120,6 +120,7 @@ fn reason(status: &Status) -> String {
         Some((io::ErrorKind::NotFound, _)) => "no socket is there".to_owned(),
         Some((io::ErrorKind::PermissionDenied, _)) => "permission denied".to_owned(),
         Some((io::ErrorKind::TimedOut, _)) => "connecting took too long".to_owned(),
+        Some((io::ErrorKind::InvalidData, error)) => format!("the TLS handshake failed: {error}"),
         Some((_, error)) => {
             let text = error.to_string();
             text.split(" (os error").next().unwrap_or_default().to_owned()

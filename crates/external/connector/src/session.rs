@@ -12,7 +12,7 @@ use concert_protocol::external::response::Op as Answer;
 use concert_protocol::external::{
     ConnectRequest, CreateRequest, DeleteRequest, DisconnectRequest, ObserveRequest, Request, Response, UpdateRequest,
 };
-use concert_protocol::{MAX_MESSAGE_BYTES, to_json, to_struct};
+use concert_protocol::{Details, MAX_MESSAGE_BYTES, OUTCOME_UNKNOWN, to_json, to_struct};
 use prost::Message;
 use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
@@ -119,7 +119,8 @@ impl Conversation {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let in_time = left > self.timeout / MARGIN;
         let said = !matches!(status.code(), Code::Cancelled | Code::DeadlineExceeded | Code::Unavailable | Code::Ok);
-        self.fail(operation, Fault::answered(&self.peer, status), in_time && said)
+        let knows = Details::of(status).reason.as_deref() != Some(OUTCOME_UNKNOWN);
+        self.fail(operation, Fault::answered(&self.peer, status), in_time && said && knows)
     }
 
     fn broken(&mut self, operation: Operation, problem: &str) -> ExternalError {

@@ -31,8 +31,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 const JITTER: f64 = 0.1;
 
-/// A provider that ran this long is not in a crash loop.
-const STEADY: Duration = Duration::from_secs(30);
+/// A provider that ran this many times as long as it was waited for is not in a crash loop.
+const STEADY: u32 = 10;
 
 /// Longer lines of output are cut.
 const LONGEST_LINE: u64 = 16 * 1024;
@@ -150,7 +150,7 @@ impl ProviderProcess {
                 Err(source) if !started => return Err(self.cannot_start(source)),
                 Err(error) => tracing::error!(provider = %self.command.name, %error, "provider cannot be started"),
             }
-            if since.elapsed() >= STEADY {
+            if since.elapsed() >= wait * STEADY {
                 wait = FIRST_WAIT;
             }
             let pause = tokio::time::sleep(self.world.random.jitter(wait, JITTER));

@@ -8,6 +8,9 @@ use tonic::{Code, Status};
 
 use crate::rpc;
 
+/// The reason of an error after which not even the provider knows whether the operation took effect.
+pub const OUTCOME_UNKNOWN: &str = "OUTCOME_UNKNOWN";
+
 const DOMAIN: &str = "concert.dev";
 const TYPE_PREFIX: &str = "type.googleapis.com/google.rpc.";
 

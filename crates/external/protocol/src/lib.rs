@@ -20,7 +20,7 @@
 mod details;
 mod json;
 
-pub use details::{Details, FieldViolation};
+pub use details::{Details, FieldViolation, OUTCOME_UNKNOWN};
 pub use json::{MAX_DEPTH, StructError, to_json, to_struct};
 
 /// The largest message that either side sends or accepts: gRPC's usual 4 MiB.

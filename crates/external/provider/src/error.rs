@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use concert_external::ErrorClass;
-use concert_protocol::{Details, FieldViolation};
+use concert_protocol::{Details, FieldViolation, OUTCOME_UNKNOWN};
 use tonic::{Code, Status};
 
 /// A failed operation. The class decides how soon it is tried again, the message is shown to people.
@@ -14,6 +14,7 @@ pub struct ProviderError {
     message: String,
     field: Option<String>,
     retry_after: Option<Duration>,
+    outcome_unknown: bool,
 }
 
 impl ProviderError {
@@ -71,7 +72,15 @@ impl ProviderError {
     }
 
     fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), field: None, retry_after: None }
+        Self { class, message: message.into(), field: None, retry_after: None, outcome_unknown: false }
+    }
+
+    /// Says that the operation may have taken effect all the same: the request went out and no answer came back. The
+    /// reconciler then looks before it creates again. (Of [`unavailable`](Self::unavailable) it assumes so anyway.)
+    #[must_use]
+    pub fn outcome_unknown(mut self) -> Self {
+        self.outcome_unknown = true;
+        self
     }
 
     /// Its class.
@@ -105,6 +114,7 @@ impl ProviderError {
 impl From<ProviderError> for Status {
     fn from(error: ProviderError) -> Self {
         let (code, reason) = error.code_and_reason();
+        let reason = if error.outcome_unknown { OUTCOME_UNKNOWN } else { reason };
         let violation = |field| FieldViolation { field, description: error.message.clone() };
         let details = Details {
             reason: Some(reason.to_owned()),

@@ -219,5 +219,5 @@ async fn fenced<T>(operation: impl Future<Output = Result<T, ProviderError>>) ->
 
 fn panicked(panic: &(dyn Any + Send)) -> ProviderError {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    ProviderError::broken(format!("the provider panicked: {}", text.unwrap_or("no message")))
+    ProviderError::broken(format!("the provider panicked: {}", text.unwrap_or("no message"))).outcome_unknown()
 }

@@ -65,7 +65,8 @@ async fn errors_keep_their_class_their_words_and_their_field() {
         ("conflict", ErrorClass::Conflict, Dispatch::Failed, "the board is being painted"),
         ("rate", ErrorClass::RateLimited, Dispatch::Failed, "slow down"),
         ("other", ErrorClass::Other, Dispatch::Failed, "who knows"),
-        ("panic", ErrorClass::Other, Dispatch::Failed, "the provider panicked: the pin broke"),
+        ("lost", ErrorClass::Other, Dispatch::Unknown, "no answer"),
+        ("panic", ErrorClass::Other, Dispatch::Unknown, "the provider panicked: the pin broke"),
     ] {
         let object = note(json!({ "text": "x", "fail": fail }));
         let mut session = open(&connector, &object).await;

@@ -58,6 +58,7 @@ impl Board {
             Some("conflict") => Err(ProviderError::conflict("the board is being painted")),
             Some("rate") => Err(ProviderError::rate_limited(Duration::from_secs(7), "slow down")),
             Some("other") => Err(ProviderError::other("who knows")),
+            Some("lost") => Err(ProviderError::other("no answer").outcome_unknown()),
             Some("panic") => panic!("the pin broke"),
             Some(_) => pending().await,
         }
