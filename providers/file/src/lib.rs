@@ -103,6 +103,7 @@ impl Resource for FileResource {
         ctx: &mut Context,
         wanted: &FileParameters,
     ) -> Result<Observed<FileObservation>, ProviderError> {
+        check_not_moved(ctx, wanted)?;
         let Some(found) = self.root.read(&wanted.path)? else { return Ok(Observed::Absent) };
         ctx.set_external_name(&wanted.path);
         let Found { mode, size, content } = found;
@@ -120,6 +121,7 @@ impl Resource for FileResource {
     }
 
     async fn create(&self, ctx: &mut Context, wanted: &FileParameters) -> Result<Changed, ProviderError> {
+        check_not_moved(ctx, wanted)?;
         let mode = parse_mode(&wanted.mode)?;
         self.root.write(&wanted.path, wanted.content.as_bytes(), mode)?;
         ctx.set_external_name(&wanted.path);
@@ -130,9 +132,22 @@ impl Resource for FileResource {
         self.create(ctx, wanted).await
     }
 
-    async fn delete(&self, _: &mut Context, wanted: &FileParameters) -> Result<Changed, ProviderError> {
+    async fn delete(&self, ctx: &mut Context, wanted: &FileParameters) -> Result<Changed, ProviderError> {
+        check_not_moved(ctx, wanted)?;
         self.root.remove(&wanted.path)?;
         Ok(Changed::default())
+    }
+}
+
+/// A changed path would leave the file at the old one behind. (A reconciler may set the external name to the object's
+/// name before the file has one.)
+fn check_not_moved(ctx: &Context, wanted: &FileParameters) -> Result<(), ProviderError> {
+    match ctx.external_name() {
+        Some(old) if old != wanted.path && old != ctx.name() => {
+            let text = format!("cannot move the file from {old:?}; set the path back, or make another object");
+            Err(ProviderError::invalid("spec.forProvider.path", text))
+        }
+        _ => Ok(()),
     }
 }
 

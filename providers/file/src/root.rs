@@ -114,6 +114,7 @@ impl Root {
                 Err(Errno::NOENT) if missing == Missing::Leave => return Ok(None),
                 Err(Errno::NOENT) => mkdirat(&directory, name, Mode::from_raw_mode(0o755))
                     .or_else(|error| if error == Errno::EXIST { Ok(()) } else { Err(error) })
+                    .and_then(|()| fsync(&directory))
                     .and_then(|()| openat(&directory, name, flags, Mode::empty())),
                 opened => opened,
             };

@@ -79,6 +79,14 @@ async fn a_file_lives_its_life() {
     assert_eq!(at_provider, json!({ "path": path.to_str(), "size": 2, "sha256": sha256, "mode": "0640" }));
     session.disconnect().await.unwrap();
 
+    let mut moved = made.clone();
+    moved["spec"]["forProvider"]["path"] = json!("etc/issue");
+    let mut session = program.open(&moved).await;
+    let error = session.observe(&moved).await.unwrap_err();
+    assert_eq!(error.field.as_deref(), Some("spec.forProvider.path"));
+    assert!(error.message.starts_with("cannot move the file from \"etc/motd\""), "{error}");
+    session.disconnect().await.unwrap();
+
     std::fs::write(&path, [0xff, 0xfe]).unwrap();
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
     let mut session = program.open(&object).await;

@@ -73,11 +73,11 @@ impl Listen {
     pub async fn bind(&self) -> Result<Listener, ListenError> {
         let failed = |error| ListenError::Io(self.clone(), error);
         match self {
-            Self::Tcp(address) => Ok(Listener::Tcp(TcpListener::bind(address).await.map_err(failed)?)),
+            Self::Tcp(address) => Ok(Listener(Socket::Tcp(TcpListener::bind(address).await.map_err(failed)?))),
             Self::Unix(path) => {
                 self.check_free(path).await?;
                 let (listener, inode) = bind_private(path).map_err(failed)?;
-                Ok(Listener::Unix(listener, SocketFile { path: path.clone(), inode }))
+                Ok(Listener(Socket::Unix(listener, SocketFile { path: path.clone(), inode })))
             }
         }
     }
@@ -112,10 +112,12 @@ fn bind_private(path: &Path) -> io::Result<(UnixListener, u64)> {
 
 /// A socket that listens.
 #[derive(Debug)]
-pub enum Listener {
-    /// TCP.
+pub struct Listener(pub(crate) Socket);
+
+#[derive(Debug)]
+pub(crate) enum Socket {
     Tcp(TcpListener),
-    /// A unix socket, with the file to remove at the end.
+    /// With the file to remove at the end.
     Unix(UnixListener, SocketFile),
 }
 
@@ -123,18 +125,18 @@ impl Listener {
     /// Where it listens, with the port that was picked.
     #[must_use]
     pub fn address(&self) -> Listen {
-        match self {
-            Self::Tcp(listener) => {
+        match &self.0 {
+            Socket::Tcp(listener) => {
                 Listen::Tcp(listener.local_addr().map_or_else(|_| "?".to_owned(), |address| address.to_string()))
             }
-            Self::Unix(_, file) => Listen::Unix(file.path.clone()),
+            Socket::Unix(_, file) => Listen::Unix(file.path.clone()),
         }
     }
 }
 
 /// A socket's file; removed when dropped, unless it was replaced by another.
 #[derive(Debug)]
-pub struct SocketFile {
+pub(crate) struct SocketFile {
     path: PathBuf,
     inode: u64,
 }

@@ -22,6 +22,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::creates::Creates;
 use crate::handler::{Handler, House, Visit};
+use crate::listen::Socket;
 use crate::provider::GRACE;
 use crate::{Listener, Provider, ProviderError};
 
@@ -56,12 +57,12 @@ pub(crate) async fn serve(
         )
         .add_service(HealthServer::new(health::Health::new(cancel.clone())));
     let stop = cancel.clone().cancelled_owned();
-    let outcome = match listener {
-        Listener::Tcp(listener) => {
+    let outcome = match listener.0 {
+        Socket::Tcp(listener) => {
             let serving = router.serve_with_incoming_shutdown(TcpListenerStream::new(listener), stop);
             within_grace(serving, &cancel).await
         }
-        Listener::Unix(listener, _file) => {
+        Socket::Unix(listener, _file) => {
             let serving = router.serve_with_incoming_shutdown(UnixListenerStream::new(listener), stop);
             within_grace(serving, &cancel).await
         }
