@@ -4,8 +4,6 @@
 //! the resourceVersion of the write that acquired the lease, which grows with every change of leader.
 
 mod elector;
-#[cfg(test)]
-mod tests;
 
 use std::time::Duration;
 

@@ -156,3 +156,70 @@ impl Elector {
         Some((record, seen.resource_version.clone()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn elector(identity: &str) -> Elector {
+        Elector::new(LeaseSettings::new("n", "l", identity))
+    }
+
+    fn held(holder: &str, renewed: &str) -> Option<(Record, String)> {
+        let record = Record { holder: holder.into(), seconds: 15, renewed: renewed.into(), ..Record::default() };
+        Some((record, format!("rv-{renewed}")))
+    }
+
+    fn wall(seconds: i64) -> Time {
+        Time::from_unix_seconds(seconds)
+    }
+
+    #[test]
+    fn waits_by_its_own_clock_since_the_record_last_changed() {
+        let mut b = elector("b");
+        b.saw(held("a", "1"), s(100), s(100));
+        // Our wall clock is far ahead of the holder's: that decides nothing.
+        assert_eq!(b.decide(s(114), wall(9_999_999)), Decision::Wait);
+        b.saw(held("a", "2"), s(114), s(114));
+        assert_eq!(b.decide(s(128), wall(0)), Decision::Wait, "the renewal counts from when it was seen");
+        b.saw(held("a", "2"), s(128), s(128));
+        let Decision::Update(record, version) = b.decide(s(129), wall(0)) else { panic!("the lease is over") };
+        assert_eq!((record.holder.as_str(), record.transitions, version.as_str()), ("b", 1, "rv-2"));
+    }
+
+    #[test]
+    fn a_leader_that_cannot_renew_is_lost_before_others_take_over() {
+        let mut a = elector("a");
+        a.saw(None, s(0), s(0));
+        let Decision::Create(record) = a.decide(s(0), wall(0)) else { panic!("there is none yet") };
+        a.wrote(record, "7".into(), s(0), s(1));
+        assert_eq!(a.fence(), Some("7"));
+        assert!(!a.is_lost(s(9)) && a.is_lost(s(10)), "counted from when the write was sent");
+        let Decision::Update(record, version) = a.decide(s(2), wall(2)) else { panic!("renews") };
+        a.wrote(record, "8".into(), s(2), s(3));
+        assert_eq!((a.fence(), version.as_str(), a.is_lost(s(11))), (Some("7"), "7", false));
+    }
+
+    #[test]
+    fn a_write_whose_answer_was_lost_is_recognised() {
+        let mut a = elector("a");
+        a.saw(None, s(0), s(0));
+        let _ = a.decide(s(0), wall(0));
+        a.saw(held("a", "1"), s(5), s(6));
+        assert_eq!(a.fence(), Some("rv-1"));
+        a.saw(held("b", "2"), s(8), s(8));
+        assert_eq!(a.fence(), None, "somebody took it over");
+    }
+
+    #[test]
+    fn a_released_lease_is_free_at_once() {
+        let mut b = elector("b");
+        b.saw(held("a", "1"), s(0), s(0));
+        b.saw(held("", "2"), s(1), s(1));
+        assert!(matches!(b.decide(s(1), wall(0)), Decision::Update(..)));
+    }
+}
