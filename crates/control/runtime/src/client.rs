@@ -1,0 +1,516 @@
+//! Requests to the API: one way in, in process or over a socket.
+//!
+//! A [`Client`] sends each request once, under a deadline, through the gate of its world. It never retries: who asks
+//! knows whether asking again is safe ([`ApiError::outcome_unknown`]).
+
+mod connect;
+mod error;
+mod gate;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use concert_api::{Gvk, Object, ObjectKey};
+use concert_world::{Stopped, World};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use http::{Method, Request, Response};
+use http_body_util::BodyExt;
+use kube::client::Body;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tower::{BoxError, Layer, Service};
+
+pub use connect::{ConnectError, Source};
+pub use error::{Answer, ApiError};
+pub use gate::Attempt;
+
+use crate::metrics::Metrics;
+use crate::resource::{Resource, escape};
+use gate::GateLayer;
+
+/// How long a request may take, its answer included.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+/// No answer may be larger: a page of a list is 500 objects of at most 3 MiB, and nearly always far smaller.
+const MAX_ANSWER: usize = 512 << 20;
+/// Objects per page of a list, as client-go asks for.
+pub(crate) const PAGE: usize = 500;
+const JSON: &str = "application/json";
+
+/// A way to the API. Cheap to clone.
+#[derive(Clone)]
+pub struct Client {
+    kube: kube::Client,
+    world: World,
+    settings: Arc<Settings>,
+}
+
+#[derive(Clone)]
+struct Settings {
+    host: String,
+    field_manager: String,
+    deadline: Duration,
+    metrics: Option<Metrics>,
+}
+
+/// What a list is limited to. Everything by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Selection {
+    /// One namespace; empty for all.
+    pub namespace: String,
+    /// A label selector in text form; empty for all.
+    pub labels: String,
+    /// A field selector in text form; empty for all.
+    pub fields: String,
+}
+
+/// All objects of a list, as of one revision.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    /// The objects; their managedFields are left out, kind and apiVersion are filled in.
+    pub objects: Vec<Object>,
+    /// The resourceVersion of the list.
+    pub resource_version: String,
+}
+
+/// What must hold for a delete to be carried out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Preconditions {
+    /// The object's uid.
+    pub uid: Option<String>,
+    /// The object's resourceVersion.
+    pub resource_version: Option<String>,
+}
+
+/// A page of a list, borrowed from its bytes.
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(default)]
+    metadata: PageMeta,
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct PageMeta {
+    resource_version: String,
+    r#continue: String,
+}
+
+/// A page of a list: the bytes of its objects, and how to go on.
+#[derive(Debug)]
+pub(crate) struct RawPage {
+    pub(crate) items: Vec<Bytes>,
+    pub(crate) resource_version: String,
+    /// Empty when this was the last page.
+    pub(crate) next: String,
+}
+
+/// One request before it becomes HTTP.
+struct Ask<'a> {
+    method: Method,
+    path: String,
+    /// What it attempts, for error messages.
+    action: String,
+    body: Option<(&'static str, Vec<u8>)>,
+    accept: &'a str,
+}
+
+impl Client {
+    /// A client of a server in this process: any tower service that answers HTTP requests. No socket, no TLS.
+    pub fn in_process<S, B>(service: S, world: World) -> Self
+    where
+        S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+        S::Future: Send + 'static,
+        S::Error: Into<BoxError>,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let gated = GateLayer::new(&world).layer(service);
+        Self::assemble(kube::Client::new(gated, "default"), world, "in-process".to_owned())
+    }
+
+    /// A client of the cluster that `source` names, or that kubectl would use: `--kubeconfig`, `KUBECONFIG`, the
+    /// pod's service account, `~/.kube/config`.
+    ///
+    /// # Errors
+    /// No cluster is named, or its configuration is wrong. Whether it answers is not tried.
+    pub async fn connect(source: &Source, world: World) -> Result<Self, ConnectError> {
+        let (config, origin) = connect::find(source, &connect::Surroundings::of_this_process()).await?;
+        let kube = connect::client(&config, &origin, &world)?;
+        Ok(Self::assemble(kube, world, config.cluster_url.authority().map(ToString::to_string).unwrap_or_default()))
+    }
+
+    fn assemble(kube: kube::Client, world: World, host: String) -> Self {
+        let field_manager = "concert".to_owned();
+        Self { kube, world, settings: Arc::new(Settings { host, field_manager, deadline: DEADLINE, metrics: None }) }
+    }
+
+    fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = Settings::clone(&self.settings);
+        change(&mut settings);
+        Self { settings: Arc::new(settings), ..self }
+    }
+
+    /// The same client, writing in another manager's name (`concert` by default).
+    #[must_use]
+    pub fn with_field_manager(self, name: impl Into<String>) -> Self {
+        self.with(|settings| settings.field_manager = name.into())
+    }
+
+    /// The same client with another deadline per request ([`DEADLINE`] by default).
+    #[must_use]
+    pub fn with_deadline(self, deadline: Duration) -> Self {
+        self.with(|settings| settings.deadline = deadline)
+    }
+
+    /// The same client, counting its requests in `rest_client_requests_total`.
+    #[must_use]
+    pub fn with_metrics(self, metrics: &Metrics) -> Self {
+        self.with(|settings| settings.metrics = Some(metrics.clone()))
+    }
+
+    /// The world it acts in.
+    #[must_use]
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// The namespace of the kubeconfig's context, or of the pod; else `default`.
+    #[must_use]
+    pub fn default_namespace(&self) -> &str {
+        self.kube.default_namespace()
+    }
+
+    /// kube's client on the same way through the same gate, for its typed API.
+    #[must_use]
+    pub fn kube(&self) -> &kube::Client {
+        &self.kube
+    }
+
+    /// One object; `None` if there is none of that name.
+    ///
+    /// # Errors
+    /// The kind is missing, we may not, or the server has trouble.
+    pub async fn get(&self, resource: &Resource, key: &ObjectKey) -> Result<Option<Object>, ApiError> {
+        let action = format!("get {} {key}", resource.group_resource());
+        match self.object(resource, Ask::new(Method::GET, resource.path(key, None), action)).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.is_not_found() && !error.is_kind_missing() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All objects of a kind, page by page at one revision.
+    ///
+    /// # Errors
+    /// As [`Client::get`]; one object that cannot be read fails the list.
+    pub async fn list(&self, resource: &Resource, selection: &Selection) -> Result<Listing, ApiError> {
+        let (mut objects, mut token) = (Vec::new(), String::new());
+        loop {
+            let page = self.list_page(resource, selection, &token).await?;
+            for item in page.items {
+                let object = crate::watch::ingest(resource, &item);
+                let action = format!("list {}", resource.group_resource());
+                objects.push(object.map_err(|error| ApiError::parse(&action, false, &error))?);
+            }
+            if page.next.is_empty() {
+                return Ok(Listing { objects, resource_version: page.resource_version });
+            }
+            token = page.next;
+        }
+    }
+
+    /// One page of a list, its objects still bytes.
+    pub(crate) async fn list_page(
+        &self,
+        resource: &Resource,
+        selection: &Selection,
+        token: &str,
+    ) -> Result<RawPage, ApiError> {
+        let mut query = selection.query();
+        query.push(format!("limit={PAGE}"));
+        if !token.is_empty() {
+            query.push(format!("continue={}", escape(token)));
+        }
+        let path = format!("{}?{}", resource.collection(&selection.namespace), query.join("&"));
+        let action = format!("list {}", resource.group_resource());
+        let body = self.send(Ask::new(Method::GET, path, action.clone())).await?;
+        let page: Page<'_> = serde_json::from_slice(&body).map_err(|e| unreadable(&action, false, &e))?;
+        let items = page.items.unwrap_or_default().into_iter().map(|item| body.slice_ref(item.get().as_bytes()));
+        Ok(RawPage {
+            items: items.collect(),
+            resource_version: page.metadata.resource_version,
+            next: page.metadata.r#continue,
+        })
+    }
+
+    /// Creates an object; its namespace is in its metadata.
+    ///
+    /// # Errors
+    /// It exists, is invalid, or the server has trouble ([`ApiError::outcome_unknown`]).
+    pub async fn create(&self, resource: &Resource, object: &Value) -> Result<Object, ApiError> {
+        let namespace = concert_api::meta::text(object, "namespace");
+        let name = concert_api::meta::text(object, "name");
+        let action = format!("create {} {}", resource.group_resource(), resource.key(namespace, name));
+        let path = self.writing(resource.collection(namespace));
+        self.object(resource, Ask::new(Method::POST, path, action).json(object)).await
+    }
+
+    /// Replaces an object by its whole new state; with a resourceVersion in its metadata only if that is current.
+    ///
+    /// # Errors
+    /// As [`Client::create`]; a conflict if it changed.
+    pub async fn replace(
+        &self,
+        resource: &Resource,
+        object: &Value,
+        subresource: Option<&str>,
+    ) -> Result<Object, ApiError> {
+        let text = |field| concert_api::meta::text(object, field);
+        let key = resource.key(text("namespace"), text("name"));
+        let action = format!("replace {} {key}", named(resource, subresource));
+        let path = self.writing(resource.path(&key, subresource));
+        self.object(resource, Ask::new(Method::PUT, path, action).json(object)).await
+    }
+
+    /// Applies a JSON merge patch (RFC 7386). A `metadata.resourceVersion` in it is a precondition.
+    ///
+    /// # Errors
+    /// As [`Client::replace`]; not found if it is gone.
+    pub async fn merge_patch(
+        &self,
+        resource: &Resource,
+        key: &ObjectKey,
+        patch: &Value,
+        subresource: Option<&str>,
+    ) -> Result<Object, ApiError> {
+        self.patch(resource, key, patch, subresource, "application/merge-patch+json").await
+    }
+
+    /// Applies a JSON patch (RFC 6902): an array of operations, `test` among them.
+    ///
+    /// # Errors
+    /// As [`Client::merge_patch`]; invalid if a test fails.
+    pub async fn json_patch(
+        &self,
+        resource: &Resource,
+        key: &ObjectKey,
+        patch: &Value,
+        subresource: Option<&str>,
+    ) -> Result<Object, ApiError> {
+        self.patch(resource, key, patch, subresource, "application/json-patch+json").await
+    }
+
+    async fn patch(
+        &self,
+        resource: &Resource,
+        key: &ObjectKey,
+        patch: &Value,
+        subresource: Option<&str>,
+        kind: &'static str,
+    ) -> Result<Object, ApiError> {
+        let action = format!("patch {} {key}", named(resource, subresource));
+        let path = self.writing(resource.path(key, subresource));
+        let mut ask = Ask::new(Method::PATCH, path, action);
+        ask.body = Some((kind, patch.to_string().into_bytes()));
+        self.object(resource, ask).await
+    }
+
+    /// Deletes an object, or begins to if it has finalizers.
+    ///
+    /// # Errors
+    /// Not found if it is gone; a conflict if a precondition does not hold.
+    pub async fn delete(
+        &self,
+        resource: &Resource,
+        key: &ObjectKey,
+        preconditions: &Preconditions,
+    ) -> Result<(), ApiError> {
+        let mut options = json!({ "kind": "DeleteOptions", "apiVersion": "v1" });
+        if let Some(uid) = &preconditions.uid {
+            options["preconditions"]["uid"] = uid.as_str().into();
+        }
+        if let Some(revision) = &preconditions.resource_version {
+            options["preconditions"]["resourceVersion"] = revision.as_str().into();
+        }
+        let action = format!("delete {} {key}", resource.group_resource());
+        self.send(Ask::new(Method::DELETE, resource.path(key, None), action).json(&options)).await.map(drop)
+    }
+
+    /// The answer to a plain GET of any path, as JSON.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub async fn get_raw(&self, path: &str) -> Result<Bytes, ApiError> {
+        self.send(Ask::new(Method::GET, path.to_owned(), format!("get {path}"))).await
+    }
+
+    /// The resource of a kind, if the server serves it. Asks each time: kinds come and go.
+    ///
+    /// # Errors
+    /// The server has trouble.
+    pub async fn resource_for(&self, gvk: &Gvk) -> Result<Option<Resource>, ApiError> {
+        #[derive(Deserialize)]
+        struct List {
+            resources: Vec<Served>,
+        }
+        #[derive(Deserialize)]
+        struct Served {
+            name: String,
+            kind: String,
+            namespaced: bool,
+        }
+        let path = Resource::root(gvk);
+        let body = match self.get_raw(&path).await {
+            Ok(body) => body,
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let list: List = serde_json::from_slice(&body).map_err(|e| unreadable(&format!("get {path}"), false, &e))?;
+        let served = list.resources.into_iter().find(|r| r.kind == gvk.kind && !r.name.contains('/'));
+        Ok(served.map(|r| Resource { gvk: gvk.clone(), plural: r.name, namespaced: r.namespaced }))
+    }
+
+    /// Opens a watch: its body goes on until the server ends it. Only the beginning of the answer has a deadline.
+    pub(crate) async fn open(&self, path: String, action: &str) -> Result<Body, ApiError> {
+        let response = self.exchange(Ask::new(Method::GET, path, action.to_owned())).await?;
+        Ok(response.into_body())
+    }
+
+    fn writing(&self, path: String) -> String {
+        format!("{path}?fieldManager={}", escape(&self.settings.field_manager))
+    }
+
+    async fn object(&self, resource: &Resource, ask: Ask<'_>) -> Result<Object, ApiError> {
+        let (action, write) = (ask.action.clone(), ask.is_write());
+        let body = self.send(ask).await?;
+        crate::watch::ingest(resource, &body).map_err(|error| ApiError::parse(&action, write, &error))
+    }
+
+    /// Sends one request and gives the body of its answer, all under one deadline.
+    async fn send(&self, ask: Ask<'_>) -> Result<Bytes, ApiError> {
+        let (action, write, after) = (ask.action.clone(), ask.is_write(), self.settings.deadline);
+        let whole = async {
+            let response = self.exchange(ask).await?;
+            collect(response.into_body(), &action, write).await
+        };
+        let answer = tokio::time::timeout(after, whole).await;
+        answer.unwrap_or_else(|_| Err(ApiError::TimedOut { action: action.clone(), write, after }))
+    }
+
+    /// Sends one request; an answer that is not a success becomes an error.
+    async fn exchange(&self, ask: Ask<'_>) -> Result<Response<Body>, ApiError> {
+        let (action, write, method) = (ask.action.clone(), ask.is_write(), ask.method.clone());
+        let request = ask.into_http()?;
+        let after = self.settings.deadline;
+        let sent = tokio::time::timeout(after, self.kube.send(request)).await;
+        let sent = sent.map_err(|_| ApiError::TimedOut { action: action.clone(), write, after })?;
+        let code =
+            sent.as_ref().map_or_else(|_| "<error>".to_owned(), |response| response.status().as_u16().to_string());
+        if let Some(metrics) = &self.settings.metrics {
+            metrics.request(&code, method.as_str(), &self.settings.host);
+        }
+        let response = sent.map_err(|error| transport_error(&action, write, error))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let code = response.status().as_u16();
+        let header = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let retry_after = header.and_then(|text| text.parse().ok()).map(Duration::from_secs);
+        let body = collect(response.into_body(), &action, write).await?;
+        let answer = Box::new(Answer::read(code, retry_after, &body));
+        Err(ApiError::Refused { action, write, answer })
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("host", &self.settings.host).finish_non_exhaustive()
+    }
+}
+
+impl Selection {
+    /// As terms of a query.
+    pub(crate) fn query(&self) -> Vec<String> {
+        let terms = [("labelSelector", &self.labels), ("fieldSelector", &self.fields)];
+        let set = terms.into_iter().filter(|(_, text)| !text.is_empty());
+        set.map(|(name, text)| format!("{name}={}", escape(text))).collect()
+    }
+}
+
+impl Ask<'_> {
+    fn new(method: Method, path: String, action: String) -> Self {
+        Self { method, path, action, body: None, accept: JSON }
+    }
+
+    fn json(mut self, body: &Value) -> Self {
+        self.body = Some((JSON, body.to_string().into_bytes()));
+        self
+    }
+
+    fn is_write(&self) -> bool {
+        self.method != Method::GET
+    }
+
+    fn into_http(self) -> Result<Request<Body>, ApiError> {
+        // Kubernetes 1.37 compresses watches one member per event, which decoders do not understand.
+        let mut builder = Request::builder()
+            .method(self.method)
+            .uri(self.path)
+            .header(USER_AGENT, concat!("concert/", env!("CARGO_PKG_VERSION")))
+            .header(ACCEPT, self.accept)
+            .header(ACCEPT_ENCODING, "identity");
+        let body = match self.body {
+            Some((kind, bytes)) => {
+                builder = builder.header(CONTENT_TYPE, kind);
+                Body::from(bytes)
+            }
+            None => Body::empty(),
+        };
+        builder.body(body).map_err(|e| ApiError::Unsendable { action: self.action, why: e.to_string() })
+    }
+}
+
+fn named(resource: &Resource, subresource: Option<&str>) -> String {
+    let resource = resource.group_resource();
+    subresource.map_or_else(|| resource.to_string(), |subresource| format!("{resource}/{subresource}"))
+}
+
+fn unreadable(action: &str, write: bool, error: &serde_json::Error) -> ApiError {
+    ApiError::Unreadable { action: action.to_owned(), write, why: error.to_string() }
+}
+
+/// Reads a body to its end, but not beyond all measure.
+async fn collect(mut body: Body, action: &str, write: bool) -> Result<Bytes, ApiError> {
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|e| ApiError::Broken { action: action.to_owned(), write, source: e.into() })?;
+        if let Ok(data) = frame.into_data() {
+            if whole.len() + data.len() > MAX_ANSWER {
+                return Err(ApiError::TooLarge { action: action.to_owned(), limit: MAX_ANSWER });
+            }
+            whole.extend_from_slice(&data);
+        }
+    }
+    Ok(whole.freeze())
+}
+
+/// Whether anything was sent decides what a failed exchange means.
+fn transport_error(action: &str, write: bool, error: kube::Error) -> ApiError {
+    let action = action.to_owned();
+    let source: BoxError = match error {
+        kube::Error::Service(source) => source,
+        other => other.into(),
+    };
+    let refused = matches!(source.downcast_ref::<Stopped>(), Some(Stopped::Refused));
+    let connecting = source.downcast_ref::<hyper_util::client::legacy::Error>().is_some_and(|e| e.is_connect());
+    if refused || connecting {
+        ApiError::Unreachable { action, source }
+    } else {
+        ApiError::Broken { action, write, source }
+    }
+}

@@ -1,0 +1,212 @@
+//! Kubernetes Events: what users read in `kubectl describe` and `kubectl events`.
+//!
+//! Recording never waits: an event goes into a bounded queue, a [`Teller`] sends it. The same event again is counted
+//! on the one that is there; an object that makes too many is silenced for a while.
+
+mod aggregate;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use concert_api::{Gvk, Object, ObjectKey, Time};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::{ApiError, Client};
+use crate::resource::Resource;
+use aggregate::{Aggregate, Telling};
+
+/// Events that wait to be sent; what comes on top is dropped and counted.
+const QUEUE: usize = 1024;
+/// Longer messages are cut.
+const MAX_MESSAGE: usize = 1024;
+/// How long the end of a process waits for events that are not sent yet.
+const FLUSH: Duration = Duration::from_secs(5);
+
+/// How an event looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// As it should be.
+    Normal,
+    /// Somebody may have to act.
+    Warning,
+}
+
+impl EventKind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
+/// One event, before it is sent.
+#[derive(Clone, Debug)]
+struct Note {
+    namespace: String,
+    name: String,
+    involved: Value,
+    kind: EventKind,
+    reason: String,
+    message: String,
+}
+
+impl Note {
+    fn about(object: &Object, kind: EventKind, reason: &str, message: &str) -> Self {
+        let involved = json!({
+            "apiVersion": object.api_version(), "kind": object.kind(), "namespace": object.namespace(),
+            "name": object.name(), "uid": object.uid(), "resourceVersion": object.resource_version(),
+        });
+        let (namespace, name) = (object.namespace().into_owned(), object.name().into_owned());
+        Self { namespace, name, involved, kind, reason: reason.to_owned(), message: cut(message) }
+    }
+
+    /// Which object it is about.
+    fn subject(&self) -> String {
+        let part = |field: &str| self.involved[field].as_str().unwrap_or_default();
+        format!("{} {}/{} {}", part("kind"), self.namespace, self.name, part("uid"))
+    }
+
+    /// Events about cluster-scoped objects live in `default`.
+    fn home(&self) -> &str {
+        if self.namespace.is_empty() { "default" } else { &self.namespace }
+    }
+}
+
+/// Cuts a message at a character's end.
+fn cut(message: &str) -> String {
+    if message.len() <= MAX_MESSAGE {
+        return message.to_owned();
+    }
+    let end = (0..=MAX_MESSAGE - 3).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
+    format!("{}...", &message[..end])
+}
+
+/// Where events are recorded. Cheap to clone, never waits.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    queue: mpsc::Sender<Note>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Recorder {
+    /// A recorder, and what sends its events. `component` is who speaks, as `kubectl describe` shows it.
+    #[must_use]
+    pub fn new(client: Client, component: impl Into<String>) -> (Self, Teller) {
+        let (queue, notes) = mpsc::channel(QUEUE);
+        let teller =
+            Teller { client, component: component.into(), notes, told: Aggregate::default(), started: Instant::now() };
+        (Self { queue, dropped: Arc::default() }, teller)
+    }
+
+    /// Records that something happened to an object. `reason` is one word in camel case.
+    pub fn record(&self, object: &Object, kind: EventKind, reason: &str, message: &str) {
+        if self.queue.try_send(Note::about(object, kind, reason, message)).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many events were dropped because too many waited.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+}
+
+/// Sends what a [`Recorder`] takes in.
+#[derive(Debug)]
+pub struct Teller {
+    client: Client,
+    component: String,
+    notes: mpsc::Receiver<Note>,
+    told: Aggregate,
+    started: Instant,
+}
+
+impl Teller {
+    /// Sends events until `cancel`; then sends what still waits, for a few seconds at most.
+    pub async fn run(mut self, cancel: CancellationToken) {
+        loop {
+            let note = tokio::select! {
+                biased;
+                () = cancel.cancelled() => break,
+                note = self.notes.recv() => note,
+            };
+            match note {
+                Some(note) => self.tell(note).await,
+                None => return,
+            }
+        }
+        self.notes.close();
+        let rest = async {
+            while let Some(note) = self.notes.recv().await {
+                self.tell(note).await;
+            }
+        };
+        if tokio::time::timeout(FLUSH, rest).await.is_err() {
+            tracing::warn!("some events were not sent before the end");
+        }
+    }
+
+    async fn tell(&mut self, note: Note) {
+        let random = self.client.world().random.clone();
+        let fresh = || format!("{}.{:016x}", note.name, random.u64());
+        let result = match self.told.tell(&note, self.started.elapsed(), fresh) {
+            Telling::Dropped => Ok(()),
+            Telling::New { name } => self.create(&note, &name).await,
+            Telling::Again { name, count } => self.count(&note, &name, count).await,
+        };
+        if let Err(error) = result {
+            self.told.forget(&note);
+            tracing::debug!(error = crate::error_chain(&error), reason = note.reason, "cannot record an event");
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::from(self.client.world().clock.now())
+    }
+
+    async fn create(&self, note: &Note, name: &str) -> Result<(), ApiError> {
+        let now = self.now();
+        let event = json!({
+            "apiVersion": "v1", "kind": "Event",
+            "metadata": { "namespace": note.home(), "name": name },
+            "involvedObject": note.involved,
+            "type": note.kind.as_str(), "reason": note.reason, "message": note.message,
+            "source": { "component": self.component }, "reportingComponent": self.component, "reportingInstance": "",
+            "firstTimestamp": now.to_string(), "lastTimestamp": now.to_string(), "count": 1,
+        });
+        self.client.create(&events(), &event).await.map(drop)
+    }
+
+    async fn count(&mut self, note: &Note, name: &str, count: u32) -> Result<(), ApiError> {
+        let patch = json!({ "count": count, "lastTimestamp": self.now().to_string() });
+        let key = ObjectKey::new(note.home(), name);
+        match self.client.merge_patch(&events(), &key, &patch, None).await {
+            // Events live for an hour; this one is over.
+            Err(error) if error.is_not_found() => self.create(note, name).await,
+            result => result.map(drop),
+        }
+    }
+}
+
+fn events() -> Resource {
+    Resource::namespaced(Gvk::new("", "v1", "Event"), "events")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_messages_are_cut_between_characters() {
+        let long = "ä".repeat(2000);
+        let short = cut(&long);
+        assert!(short.len() <= MAX_MESSAGE && short.ends_with("ä..."));
+        assert_eq!(cut("short"), "short");
+    }
+}

@@ -1,0 +1,138 @@
+//! Which events are worth telling, and whether as a new one or as one more of the same. Pure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::Note;
+
+/// An event is "the same" as an earlier one for this long, as in client-go.
+const MEMORY: Duration = Duration::from_secs(600);
+/// So many different events are remembered; the one unused longest goes first.
+const REMEMBERED: usize = 4096;
+/// So many events per object at once…
+const BURST: u32 = 25;
+/// …then one per this time.
+const REFILL: Duration = Duration::from_secs(300);
+
+/// What makes two events the same: object, type, reason, message.
+type Likeness = (String, &'static str, String, String);
+
+/// What to do about an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Telling {
+    /// Create it under this name.
+    New { name: String },
+    /// Count it on the one of this name.
+    Again { name: String, count: u32 },
+    /// Too many about this object.
+    Dropped,
+}
+
+#[derive(Debug)]
+struct Known {
+    name: String,
+    count: u32,
+    last: Duration,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    tokens: u32,
+    refilled: Duration,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Aggregate {
+    known: BTreeMap<Likeness, Known>,
+    buckets: BTreeMap<String, Bucket>,
+}
+
+impl Aggregate {
+    /// Decides about one event; `fresh` makes a name should it be new.
+    pub(super) fn tell(&mut self, note: &Note, now: Duration, fresh: impl FnOnce() -> String) -> Telling {
+        if !self.take_token(&note.subject(), now) {
+            return Telling::Dropped;
+        }
+        let likeness = likeness(note);
+        if let Some(known) = self.known.get_mut(&likeness).filter(|known| now < known.last + MEMORY) {
+            known.count += 1;
+            known.last = now;
+            return Telling::Again { name: known.name.clone(), count: known.count };
+        }
+        self.make_room();
+        let name = fresh();
+        self.known.insert(likeness, Known { name: name.clone(), count: 1, last: now });
+        Telling::New { name }
+    }
+
+    /// The event is gone from the server (they live for an hour): tell it anew next time.
+    pub(super) fn forget(&mut self, note: &Note) {
+        self.known.remove(&likeness(note));
+    }
+
+    fn take_token(&mut self, subject: &str, now: Duration) -> bool {
+        if self.buckets.len() > REMEMBERED {
+            // A full bucket says nothing; the others cannot be this many for long.
+            self.buckets.retain(|_, bucket| now < bucket.refilled + REFILL * BURST);
+        }
+        let full = Bucket { tokens: BURST, refilled: now };
+        let bucket = self.buckets.entry(subject.to_owned()).or_insert(full);
+        while bucket.tokens < BURST && now >= bucket.refilled + REFILL {
+            bucket.tokens += 1;
+            bucket.refilled += REFILL;
+        }
+        if bucket.tokens == BURST {
+            bucket.refilled = now;
+        }
+        let allowed = bucket.tokens > 0;
+        bucket.tokens = bucket.tokens.saturating_sub(1);
+        allowed
+    }
+
+    fn make_room(&mut self) {
+        if self.known.len() >= REMEMBERED {
+            let oldest = self.known.iter().min_by_key(|(_, known)| known.last).map(|(likeness, _)| likeness.clone());
+            oldest.and_then(|likeness| self.known.remove(&likeness));
+        }
+    }
+}
+
+fn likeness(note: &Note) -> Likeness {
+    (note.subject(), note.kind.as_str(), note.reason.clone(), note.message.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::EventKind;
+    use super::*;
+
+    fn note(name: &str, message: &str) -> Note {
+        let json = format!(r#"{{"kind":"File","apiVersion":"x/v1","metadata":{{"name":"{name}","uid":"u-{name}"}}}}"#);
+        let object = concert_api::Object::parse(json.into()).unwrap();
+        Note::about(&object, EventKind::Warning, "Failed", message)
+    }
+
+    const fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn the_same_event_is_counted_and_not_repeated() {
+        let mut all = Aggregate::default();
+        assert_eq!(all.tell(&note("a", "m"), s(0), || "1".into()), Telling::New { name: "1".into() });
+        let again = all.tell(&note("a", "m"), s(5), || unreachable!());
+        assert_eq!(again, Telling::Again { name: "1".into(), count: 2 });
+        assert_eq!(all.tell(&note("a", "other"), s(5), || "2".into()), Telling::New { name: "2".into() });
+        assert_eq!(all.tell(&note("a", "m"), s(700), || "3".into()), Telling::New { name: "3".into() });
+    }
+
+    #[test]
+    fn a_noisy_object_is_silenced_and_others_are_not() {
+        let mut all = Aggregate::default();
+        let told =
+            |all: &mut Aggregate, name: &str, now| all.tell(&note(name, "m"), now, || "n".into()) != Telling::Dropped;
+        assert_eq!((0..100).filter(|_| told(&mut all, "a", s(0))).count(), 25);
+        assert!(told(&mut all, "b", s(0)));
+        assert!(!told(&mut all, "a", s(299)) && told(&mut all, "a", s(300)) && !told(&mut all, "a", s(301)));
+    }
+}

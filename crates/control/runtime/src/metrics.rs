@@ -1,0 +1,367 @@
+//! Counters and gauges under controller-runtime's names, so that dashboards carry over.
+//!
+//! There is no global: a [`Metrics`] is made by whoever starts the process and given to what counts. Every label
+//! value that can be foreseen begins at zero.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Metric, Registry};
+
+/// controller-runtime's buckets of reconcile times, in seconds.
+const RECONCILE_BUCKETS: [f64; 40] = [
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,
+    1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0, 50.0, 60.0,
+];
+/// The workqueue's buckets: 10 ns, each ten times the one before.
+const QUEUE_BUCKETS: [f64; 12] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0];
+
+/// How a reconcile ended, as the `result` label says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Result {
+    Success,
+    Error,
+    Requeue,
+    RequeueAfter,
+}
+
+impl Result {
+    const ALL: [Self; 4] = [Self::Success, Self::Error, Self::Requeue, Self::RequeueAfter];
+
+    fn label(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Error => "error",
+            Self::Requeue => "requeue",
+            Self::RequeueAfter => "requeue_after",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reconciled {
+    controller: String,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfController {
+    controller: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfQueue {
+    name: String,
+    controller: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Depth {
+    name: String,
+    controller: String,
+    priority: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Requested {
+    code: String,
+    method: String,
+    host: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Named {
+    name: String,
+}
+
+type Seconds = Gauge<f64, AtomicU64>;
+type Observer = Arc<dyn Fn(&Metrics) + Send + Sync>;
+
+#[derive(Debug)]
+struct Families {
+    reconciles: Family<Reconciled, Counter>,
+    errors: Family<OfController, Counter>,
+    terminal_errors: Family<OfController, Counter>,
+    panics: Family<OfController, Counter>,
+    timeouts: Family<OfController, Counter>,
+    times: Family<OfController, Histogram, fn() -> Histogram>,
+    max_concurrent: Family<OfController, Gauge>,
+    active: Family<OfController, Gauge>,
+    depth: Family<Depth, Gauge>,
+    adds: Family<OfQueue, Counter>,
+    queue_seconds: Family<OfQueue, Histogram, fn() -> Histogram>,
+    work_seconds: Family<OfQueue, Histogram, fn() -> Histogram>,
+    unfinished: Family<OfQueue, Seconds>,
+    longest: Family<OfQueue, Seconds>,
+    retries: Family<OfQueue, Counter>,
+    requests: Family<Requested, Counter>,
+    leader: Family<Named, Gauge>,
+}
+
+struct Inner {
+    registry: Mutex<Registry>,
+    observers: Mutex<BTreeMap<String, Observer>>,
+    families: Families,
+}
+
+/// The metrics of a process. Cheap to clone.
+#[derive(Clone)]
+pub struct Metrics(Arc<Inner>);
+
+fn reconcile_histogram() -> Histogram {
+    Histogram::new(RECONCILE_BUCKETS)
+}
+
+fn queue_histogram() -> Histogram {
+    Histogram::new(QUEUE_BUCKETS)
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// All at zero.
+    #[must_use]
+    pub fn new() -> Self {
+        let families = Families {
+            reconciles: Family::default(),
+            errors: Family::default(),
+            terminal_errors: Family::default(),
+            panics: Family::default(),
+            timeouts: Family::default(),
+            times: Family::new_with_constructor(reconcile_histogram),
+            max_concurrent: Family::default(),
+            active: Family::default(),
+            depth: Family::default(),
+            adds: Family::default(),
+            queue_seconds: Family::new_with_constructor(queue_histogram),
+            work_seconds: Family::new_with_constructor(queue_histogram),
+            unfinished: Family::default(),
+            longest: Family::default(),
+            retries: Family::default(),
+            requests: Family::default(),
+            leader: Family::default(),
+        };
+        let registry = Mutex::new(registered(&families));
+        Self(Arc::new(Inner { registry, observers: Mutex::default(), families }))
+    }
+
+    /// Adds a metric of one's own. Counters get `_total` appended to their names.
+    pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
+        self.0.registry.lock().unwrap_or_else(PoisonError::into_inner).register(name, help, metric);
+    }
+
+    /// Calls `observe` before each scrape, to set gauges; replaces an observer of the same name.
+    pub fn observe(&self, name: &str, observe: impl Fn(&Self) + Send + Sync + 'static) {
+        let mut observers = self.0.observers.lock().unwrap_or_else(PoisonError::into_inner);
+        observers.insert(name.to_owned(), Arc::new(observe));
+    }
+
+    /// Ends the calls of an observer.
+    pub fn forget(&self, name: &str) {
+        self.0.observers.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+
+    /// Everything, as OpenMetrics text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let observers: Vec<Observer> =
+            self.0.observers.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        for observe in observers {
+            observe(self);
+        }
+        let mut out = String::new();
+        let registry = self.0.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        // Writing to a string does not fail.
+        let _ = text::encode(&mut out, &registry);
+        out
+    }
+
+    /// The metrics of one controller, begun at zero.
+    pub(crate) fn controller(&self, name: &str, workers: usize) -> ControllerMetrics {
+        let metrics = ControllerMetrics { metrics: self.clone(), name: name.to_owned() };
+        let (families, of) = (&self.0.families, metrics.of_controller());
+        for result in Result::ALL {
+            drop(families.reconciles.get_or_create(&metrics.reconciled(result)));
+        }
+        for family in [&families.errors, &families.terminal_errors, &families.panics, &families.timeouts] {
+            drop(family.get_or_create(&of));
+        }
+        drop(families.times.get_or_create(&of));
+        families.active.get_or_create(&of).set(0);
+        families.max_concurrent.get_or_create(&of).set(i64::try_from(workers).unwrap_or(i64::MAX));
+        drop(families.adds.get_or_create(&metrics.of_queue()));
+        drop(families.retries.get_or_create(&metrics.of_queue()));
+        drop(families.queue_seconds.get_or_create(&metrics.of_queue()));
+        drop(families.work_seconds.get_or_create(&metrics.of_queue()));
+        metrics
+    }
+
+    pub(crate) fn request(&self, code: &str, method: &str, host: &str) {
+        let labels = Requested { code: code.to_owned(), method: method.to_owned(), host: host.to_owned() };
+        self.0.families.requests.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn leader(&self, name: &str, leads: bool) {
+        self.0.families.leader.get_or_create(&Named { name: name.to_owned() }).set(leads.into());
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+fn registered(families: &Families) -> Registry {
+    let mut registry = Registry::default();
+    registry.register("controller_runtime_reconcile", "Reconciles by result", families.reconciles.clone());
+    registry.register("controller_runtime_reconcile_errors", "Reconciles that failed", families.errors.clone());
+    registry.register(
+        "controller_runtime_terminal_reconcile_errors",
+        "Failures not tried again",
+        families.terminal_errors.clone(),
+    );
+    registry.register("controller_runtime_reconcile_panics", "Reconciles that panicked", families.panics.clone());
+    registry.register(
+        "controller_runtime_reconcile_timeouts",
+        "Reconciles that took too long",
+        families.timeouts.clone(),
+    );
+    registry.register("controller_runtime_reconcile_time_seconds", "Time per reconcile", families.times.clone());
+    registry.register("controller_runtime_max_concurrent_reconciles", "Workers", families.max_concurrent.clone());
+    registry.register("controller_runtime_active_workers", "Workers that are busy", families.active.clone());
+    registry.register("workqueue_depth", "Keys that are ready", families.depth.clone());
+    registry.register("workqueue_adds", "Keys added", families.adds.clone());
+    registry.register("workqueue_queue_duration_seconds", "Time from ready to taken", families.queue_seconds.clone());
+    registry.register("workqueue_work_duration_seconds", "Time from taken to done", families.work_seconds.clone());
+    registry.register(
+        "workqueue_unfinished_work_seconds",
+        "Time spent on what is in flight",
+        families.unfinished.clone(),
+    );
+    registry.register("workqueue_longest_running_processor_seconds", "The longest of them", families.longest.clone());
+    registry.register("workqueue_retries", "Keys added with a delay", families.retries.clone());
+    registry.register("rest_client_requests", "Requests to the API", families.requests.clone());
+    registry.register("leader_election_master_status", "Whether this process leads", families.leader.clone());
+    registry
+}
+
+/// The metrics of one controller.
+#[derive(Clone, Debug)]
+pub(crate) struct ControllerMetrics {
+    metrics: Metrics,
+    name: String,
+}
+
+impl ControllerMetrics {
+    fn of_controller(&self) -> OfController {
+        OfController { controller: self.name.clone() }
+    }
+
+    fn of_queue(&self) -> OfQueue {
+        OfQueue { name: self.name.clone(), controller: self.name.clone() }
+    }
+
+    fn reconciled(&self, result: Result) -> Reconciled {
+        Reconciled { controller: self.name.clone(), result: result.label() }
+    }
+
+    fn families(&self) -> &Families {
+        &self.metrics.0.families
+    }
+
+    pub(crate) fn added(&self, keys: usize) {
+        self.families().adds.get_or_create(&self.of_queue()).inc_by(keys as u64);
+    }
+
+    pub(crate) fn retried(&self) {
+        self.families().retries.get_or_create(&self.of_queue()).inc();
+    }
+
+    pub(crate) fn taken(&self, waited: Duration) {
+        self.families().queue_seconds.get_or_create(&self.of_queue()).observe(waited.as_secs_f64());
+        self.families().active.get_or_create(&self.of_controller()).inc();
+    }
+
+    pub(crate) fn finished(&self, result: Result, took: Duration) {
+        let families = self.families();
+        families.active.get_or_create(&self.of_controller()).dec();
+        families.reconciles.get_or_create(&self.reconciled(result)).inc();
+        families.times.get_or_create(&self.of_controller()).observe(took.as_secs_f64());
+        families.work_seconds.get_or_create(&self.of_queue()).observe(took.as_secs_f64());
+        if result == Result::Error {
+            families.errors.get_or_create(&self.of_controller()).inc();
+        }
+    }
+
+    pub(crate) fn terminal(&self) {
+        self.families().terminal_errors.get_or_create(&self.of_controller()).inc();
+    }
+
+    pub(crate) fn panicked(&self) {
+        self.families().panics.get_or_create(&self.of_controller()).inc();
+    }
+
+    pub(crate) fn timed_out(&self) {
+        self.families().timeouts.get_or_create(&self.of_controller()).inc();
+    }
+
+    /// Before a scrape: how deep the queue is, and how long what is in flight has been so.
+    pub(crate) fn observe(&self, depths: &BTreeMap<i32, usize>, flights: &[Duration]) {
+        let families = self.families();
+        for (priority, depth) in depths {
+            let (name, controller) = (self.name.clone(), self.name.clone());
+            let labels = Depth { name, controller, priority: priority.to_string() };
+            families.depth.get_or_create(&labels).set(i64::try_from(*depth).unwrap_or(i64::MAX));
+        }
+        families.unfinished.get_or_create(&self.of_queue()).set(flights.iter().map(Duration::as_secs_f64).sum());
+        let longest = flights.iter().max().map_or(0.0, Duration::as_secs_f64);
+        families.longest.get_or_create(&self.of_queue()).set(longest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_controller_runtimes_and_begin_at_zero() {
+        let metrics = Metrics::new();
+        let controller = metrics.controller("files", 3);
+        metrics.leader("lease", false);
+        let text = metrics.text();
+        for line in [
+            "controller_runtime_reconcile_total{controller=\"files\",result=\"requeue_after\"} 0",
+            "controller_runtime_reconcile_errors_total{controller=\"files\"} 0",
+            "controller_runtime_max_concurrent_reconciles{controller=\"files\"} 3",
+            "workqueue_adds_total{name=\"files\",controller=\"files\"} 0",
+            "leader_election_master_status{name=\"lease\"} 0",
+        ] {
+            assert!(text.contains(line), "{line} is missing in:\n{text}");
+        }
+        controller.taken(Duration::from_millis(3));
+        controller.finished(Result::Error, Duration::from_secs(1));
+        controller.observe(&BTreeMap::from([(0, 4)]), &[Duration::from_secs(2), Duration::from_secs(5)]);
+        let text = metrics.text();
+        for line in [
+            "controller_runtime_reconcile_total{controller=\"files\",result=\"error\"} 1",
+            "workqueue_depth{name=\"files\",controller=\"files\",priority=\"0\"} 4",
+            "workqueue_longest_running_processor_seconds{name=\"files\",controller=\"files\"} 5",
+            "controller_runtime_active_workers{controller=\"files\"} 0",
+        ] {
+            assert!(text.contains(line), "{line} is missing in:\n{text}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What a controller's author writes, and what it is given.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use concert_api::{Object, ObjectKey};
+use concert_queue::Outcome;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::ApiError;
+use crate::floors::Freshness;
+
+/// Makes the world look as one object says. Called with a key when anything that may matter changed, also when the
+/// object is gone; never twice at a time for one key.
+pub trait Reconciler: Send + Sync + 'static {
+    /// Looks at the present state and takes the next steps.
+    fn reconcile(&self, request: &Request) -> impl Future<Output = Result<Outcome, ReconcileError>> + Send;
+}
+
+type Reconciling<'a> = Pin<Box<dyn Future<Output = Result<Outcome, ReconcileError>> + Send + 'a>>;
+
+/// [`Reconciler`] as an object.
+pub(crate) trait AnyReconciler: Send + Sync {
+    fn reconcile_boxed<'a>(&'a self, request: &'a Request) -> Reconciling<'a>;
+}
+
+impl<R: Reconciler> AnyReconciler for R {
+    fn reconcile_boxed<'a>(&'a self, request: &'a Request) -> Reconciling<'a> {
+        Box::pin(self.reconcile(request))
+    }
+}
+
+impl<R: Reconciler> Reconciler for Arc<R> {
+    fn reconcile(&self, request: &Request) -> impl Future<Output = Result<Outcome, ReconcileError>> + Send {
+        R::reconcile(self, request)
+    }
+}
+
+/// A reconciler made of a function.
+pub fn reconcile_fn<F, Fut>(function: F) -> impl Reconciler
+where
+    F: Fn(Request) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Outcome, ReconcileError>> + Send,
+{
+    struct Function<F>(F);
+
+    impl<F, Fut> Reconciler for Function<F>
+    where
+        F: Fn(Request) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Outcome, ReconcileError>> + Send,
+    {
+        fn reconcile(&self, request: &Request) -> impl Future<Output = Result<Outcome, ReconcileError>> + Send {
+            (self.0)(request.clone())
+        }
+    }
+
+    Function(function)
+}
+
+/// One turn of one key.
+#[derive(Clone)]
+pub struct Request {
+    /// The key of the object.
+    pub key: ObjectKey,
+    /// How urgent it was.
+    pub priority: i32,
+    /// How many failures in a row came before.
+    pub attempt: u32,
+    /// Why it was queued.
+    pub reason: &'static str,
+    /// Unique to this turn; in logs.
+    pub id: String,
+    pub(crate) freshness: Arc<Freshness>,
+    /// Whether the cache did not catch up with our own writes in time.
+    pub(crate) stale: bool,
+    pub(crate) stopping: CancellationToken,
+}
+
+impl Request {
+    /// The object as it is now: from the cache, or read live where the cache lags behind what we wrote ourselves.
+    /// `None` if it is gone.
+    ///
+    /// # Errors
+    /// A live read failed. A controller without `for_` has no object of its own and always gets `None`.
+    pub async fn object(&self) -> Result<Option<Arc<Object>>, ApiError> {
+        self.freshness.object(&self.key, self.stale).await
+    }
+
+    /// Tells that this turn wrote `written` (the server's answer): the next turn of this key will not start from an
+    /// older state. For objects of a kind the controller does not listen to, nothing happens.
+    pub fn wrote(&self, written: &Object) {
+        self.freshness.wrote(&self.key, written);
+    }
+
+    /// Cancelled when the controller stops. A turn may go on to its end; long waits should end early.
+    #[must_use]
+    pub fn stopping(&self) -> &CancellationToken {
+        &self.stopping
+    }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Request({}, {:?}, attempt {})", self.key, self.reason, self.attempt)
+    }
+}
+
+/// Why a turn failed, and what that means for the next.
+#[derive(Debug, thiserror::Error)]
+#[error("{source}")]
+pub struct ReconcileError {
+    source: Box<dyn std::error::Error + Send + Sync>,
+    class: Class,
+    retry_after: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Retry,
+    Terminal,
+    Conflict,
+}
+
+impl ReconcileError {
+    fn of(class: Class, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self { source: source.into(), class, retry_after: None }
+    }
+
+    /// Worth another try, after a while that grows.
+    pub fn retry(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::of(Class::Retry, source)
+    }
+
+    /// Not worth another try until something changes.
+    pub fn terminal(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::of(Class::Terminal, source)
+    }
+
+    /// Somebody else was faster: a quiet, quick retry.
+    pub fn conflict(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::of(Class::Conflict, source)
+    }
+
+    /// Not to be tried again before this time has passed.
+    #[must_use]
+    pub fn after(self, wait: Duration) -> Self {
+        Self { retry_after: Some(wait), ..self }
+    }
+
+    /// Whether trying again makes no sense until something changes.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        self.class == Class::Terminal
+    }
+
+    /// Whether somebody else was faster.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        self.class == Class::Conflict
+    }
+
+    /// When it may be tried again at the earliest.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+
+    /// The cause with its own causes, each said once.
+    #[must_use]
+    pub fn full(&self) -> String {
+        crate::error_chain(&*self.source)
+    }
+}
+
+impl From<ApiError> for ReconcileError {
+    fn from(error: ApiError) -> Self {
+        let class = if error.is_conflict() { Class::Conflict } else { Class::Retry };
+        let retry_after = error.retry_after();
+        Self { retry_after, ..Self::of(class, error) }
+    }
+}

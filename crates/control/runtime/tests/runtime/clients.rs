@@ -1,0 +1,96 @@
+//! Requests, and what their failures mean.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use concert_runtime::{Client, Preconditions, Selection};
+use concert_world::{Call, Gate, Verdict, World};
+use serde_json::json;
+
+use crate::stand_in::Server;
+use crate::{key, map, maps};
+
+/// Create, read, change, list and delete.
+pub(crate) async fn life_of_an_object(client: &Client, name: &str) {
+    let created = client.create(&maps(), &map(name, "1")).await.unwrap();
+    assert!(client.create(&maps(), &map(name, "1")).await.unwrap_err().is_already_exists());
+    let read = client.get(&maps(), &key(name)).await.unwrap().unwrap();
+    assert_eq!((read.uid(), &*read.kind()), (created.uid(), "ConfigMap"));
+    let mut stale = read.value().unwrap();
+    client.merge_patch(&maps(), &key(name), &json!({ "data": { "a": "2" } }), None).await.unwrap();
+    stale["data"]["a"] = "3".into();
+    let conflict = client.replace(&maps(), &stale, None).await.unwrap_err();
+    assert!(conflict.is_conflict() && !conflict.outcome_unknown(), "{conflict}");
+    let all = client.list(&maps(), &Selection { namespace: "default".into(), ..Selection::default() }).await.unwrap();
+    let listed = all.objects.iter().find(|object| object.name() == name).unwrap();
+    assert_eq!((&*listed.api_version(), listed.value().unwrap()["data"]["a"].as_str()), ("v1", Some("2")));
+    let other = Preconditions { uid: Some("another".into()), resource_version: None };
+    assert!(client.delete(&maps(), &key(name), &other).await.unwrap_err().is_conflict());
+    let ours = Preconditions { uid: Some(created.uid().into_owned()), resource_version: None };
+    client.delete(&maps(), &key(name), &ours).await.unwrap();
+    assert!(client.get(&maps(), &key(name)).await.unwrap().is_none());
+    assert!(client.delete(&maps(), &key(name), &ours).await.unwrap_err().is_not_found());
+    let no_such_kind = concert_runtime::Resource::cluster(concert_api::Gvk::new("no.such.dev", "v1", "X"), "xs");
+    if let Err(error) = client.get(&no_such_kind, &key("x")).await {
+        assert!(error.is_kind_missing(), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_live_and_die() {
+    life_of_an_object(&Server::new().client(&World::simulated(1)), "a").await;
+}
+
+/// Gives the same verdict to every call of one verb.
+#[derive(Debug)]
+struct On(&'static str, Verdict);
+
+impl Gate for On {
+    fn admit(&self, call: &Call<'_>) -> Verdict {
+        if call.verb == self.0 { self.1.clone() } else { Verdict::Pass }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_write_says_whether_it_may_have_happened() {
+    let server = Server::new();
+    let attempt = |verdict: Verdict, name: &'static str| {
+        let world = World { gate: Arc::new(On("POST", verdict)), ..World::simulated(1) };
+        let client = server.client(&world);
+        async move {
+            let error = client.create(&maps(), &map(name, "1")).await.unwrap_err();
+            let exists = client.get(&maps(), &key(name)).await.unwrap().is_some();
+            (error.outcome_unknown(), exists, error.to_string())
+        }
+    };
+    let (unknown, exists, _) = attempt(Verdict::Refuse, "refused").await;
+    assert!(!unknown && !exists);
+    let (unknown, exists, message) = attempt(Verdict::LoseReply, "lost").await;
+    assert!(unknown && exists, "{message}");
+    let (unknown, exists, message) = attempt(Verdict::Hang, "hung").await;
+    assert!(unknown && !exists);
+    assert_eq!(message, "cannot create configmaps default/hung: no answer within 30 s");
+    let (unknown, exists, _) = attempt(Verdict::Fail(429), "busy").await;
+    assert!(!unknown && !exists);
+    let (unknown, ..) = attempt(Verdict::Fail(503), "down").await;
+    assert!(unknown, "a proxy may have passed it on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_sent_once() {
+    let world = World { gate: Arc::new(On("GET", Verdict::Fail(503))), ..World::simulated(1) };
+    let before = tokio::time::Instant::now();
+    assert_eq!(Server::new().client(&world).get(&maps(), &key("a")).await.unwrap_err().code(), Some(503));
+    assert_eq!(world.journal.lines().len(), 1);
+    assert_eq!(before.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_life_changes_nothing() {
+    let (server, world) = (Server::new(), World::simulated(1));
+    let client = server.client(&world);
+    world.incarnation.kill();
+    assert!(!client.create(&maps(), &map("a", "1")).await.unwrap_err().outcome_unknown());
+    let next = server.client(&world.reincarnated());
+    assert!(next.get(&maps(), &key("a")).await.unwrap().is_none());
+}

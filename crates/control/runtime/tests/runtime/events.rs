@@ -1,0 +1,51 @@
+//! Events that users read.
+
+use std::time::Duration;
+
+use concert_api::Gvk;
+use concert_runtime::{Client, EventKind, Recorder, Resource, Selection};
+use concert_world::World;
+use tokio_util::sync::CancellationToken;
+
+use crate::stand_in::Server;
+use crate::{key, map, maps};
+
+/// The same event is one object with a count.
+pub(crate) async fn events_are_told_and_counted(client: &Client, name: &str) {
+    let object = client.create(&maps(), &map(name, "1")).await.unwrap();
+    let (recorder, teller) = Recorder::new(client.clone(), "concert");
+    let cancel = CancellationToken::new();
+    for _ in 0..5 {
+        recorder.record(&object, EventKind::Warning, "CannotCreate", "no disk");
+    }
+    recorder.record(&object, EventKind::Normal, "Created", "done");
+    cancel.cancel();
+    teller.run(cancel).await;
+    let events = Resource::namespaced(Gvk::new("", "v1", "Event"), "events");
+    let all = client.list(&events, &Selection { namespace: "default".into(), ..Selection::default() }).await.unwrap();
+    let ours = all.objects.iter().map(|event| event.value().unwrap());
+    let mut ours: Vec<String> = ours
+        .filter(|event| event["involvedObject"]["uid"] == *object.uid())
+        .map(|event| format!("{} {} {} x{}", event["type"], event["reason"], event["message"], event["count"]))
+        .collect();
+    ours.sort();
+    assert_eq!(ours, ["\"Normal\" \"Created\" \"done\" x1", "\"Warning\" \"CannotCreate\" \"no disk\" x5"]);
+    client.delete(&maps(), &key(name), &Default::default()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_are_told() {
+    events_are_told_and_counted(&Server::new().client(&World::simulated(1)), "a").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn recording_never_waits() {
+    let client = Server::new().client(&World::simulated(1));
+    let object = client.create(&maps(), &map("a", "1")).await.unwrap();
+    let (recorder, _teller) = Recorder::new(client, "concert");
+    let before = tokio::time::Instant::now();
+    for n in 0..2000 {
+        recorder.record(&object, EventKind::Normal, "Created", &n.to_string());
+    }
+    assert_eq!((recorder.dropped(), before.elapsed()), (2000 - 1024, Duration::ZERO));
+}

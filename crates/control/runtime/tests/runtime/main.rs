@@ -1,0 +1,47 @@
+//! The runtime through its public face, in process and on a paused clock.
+//!
+//! Every case is a function over a [`Client`](concert_runtime::Client), so that the same case runs on any server.
+
+mod clients;
+mod controllers;
+mod determinism;
+mod events;
+mod leases;
+mod managers;
+mod reference;
+mod stand_in;
+mod watches;
+
+use std::time::Duration;
+
+use concert_api::{Gvk, ObjectKey};
+use concert_runtime::Resource;
+use serde_json::{Value, json};
+
+/// ConfigMaps: every server has them.
+fn maps() -> Resource {
+    Resource::namespaced(Gvk::new("", "v1", "ConfigMap"), "configmaps")
+}
+
+fn secrets() -> Resource {
+    Resource::namespaced(Gvk::new("", "v1", "Secret"), "secrets")
+}
+
+fn map(name: &str, data: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "namespace": "default", "name": name }, "data": { "a": data } })
+}
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("default", name)
+}
+
+/// Waits (in virtual time) until something holds.
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..6000 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("a minute passed and still not: {what}");
+}

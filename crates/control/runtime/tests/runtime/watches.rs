@@ -1,0 +1,137 @@
+//! Caches that follow a server through trouble.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use concert_runtime::{Client, Informers, Trouble};
+use concert_world::{Flow, Valve, World};
+use serde_json::json;
+
+use crate::stand_in::Server;
+use crate::{key, map, maps, secrets, until};
+
+/// A cache sees creations, changes and deletions, whatever was there before.
+pub(crate) async fn a_cache_follows(client: &Client, prefix: &str) {
+    let name = |n: u32| format!("{prefix}-{n}");
+    for n in 0..7 {
+        client.create(&maps(), &map(&name(n), "1")).await.unwrap();
+    }
+    let informers = Informers::new(client.clone());
+    let cache = informers.cache(maps());
+    cache.synced().await;
+    assert!((0..7).all(|n| cache.get(&key(&name(n))).is_some()), "pages of a list belong together");
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (log, ours) = (Arc::clone(&seen), prefix.to_owned());
+    let subscription = cache.subscribe(move |change| {
+        if change.key.name.starts_with(&ours) {
+            log.lock().unwrap().push(format!("{:?} {} {}", change.verb(), change.key.name, change.initial));
+        }
+    });
+    assert_eq!(seen.lock().unwrap().len(), 7, "who comes late is told what is there");
+    seen.lock().unwrap().clear();
+    client.merge_patch(&maps(), &key(&name(0)), &json!({ "data": { "a": "2" } }), None).await.unwrap();
+    client.delete(&maps(), &key(&name(1)), &Default::default()).await.unwrap();
+    client.create(&maps(), &map(&name(9), "1")).await.unwrap();
+    until("three changes", || seen.lock().unwrap().len() == 3).await;
+    let expected = [
+        format!("Updated {} false", name(0)),
+        format!("Deleted {} false", name(1)),
+        format!("Created {} false", name(9)),
+    ];
+    assert_eq!(*seen.lock().unwrap(), expected);
+    assert!(!String::from_utf8_lossy(cache.get(&key(&name(0))).unwrap().bytes()).contains("managedFields"));
+    drop(subscription);
+    for n in [0, 2, 3, 4, 5, 6, 9] {
+        client.delete(&maps(), &key(&name(n)), &Default::default()).await.unwrap();
+    }
+    until("all gone", || cache.get(&key(&name(9))).is_none()).await;
+    informers.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_follows_its_server() {
+    a_cache_follows(&Server::new().client(&World::simulated(1)), "a").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_gap_vanished_objects_are_deleted_and_the_rest_is_kept() {
+    let valve = Valve::by(|_| Flow::Deliver);
+    let world = World { valve: valve.clone(), ..World::simulated(1) };
+    let server = Server::new();
+    let client = server.client(&world);
+    client.create(&maps(), &map("kept", "1")).await.unwrap();
+    client.create(&maps(), &map("vanished", "1")).await.unwrap();
+    let informers = Informers::new(client.clone());
+    let cache = informers.cache(maps());
+    cache.synced().await;
+    let kept = cache.get(&key("kept")).unwrap();
+    server.vanish("/api/v1/configmaps", "vanished");
+    server.compact();
+    valve.set(|delivery| if delivery.event == "APPLIED" { Flow::Gone } else { Flow::Deliver });
+    client.create(&maps(), &map("new", "1")).await.unwrap();
+    until("the new one", || cache.get(&key("new")).is_some()).await;
+    assert!(cache.get(&key("vanished")).is_none());
+    assert!(Arc::ptr_eq(&kept, &cache.get(&key("kept")).unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cut_watch_goes_on_without_a_gap() {
+    let valve = Valve::by(|_| Flow::Deliver);
+    let world = World { valve: valve.clone(), ..World::simulated(1) };
+    let client = Server::new().client(&world);
+    let informers = Informers::new(client.clone());
+    let cache = informers.cache(maps());
+    cache.synced().await;
+    valve.set(|delivery| if delivery.event == "APPLIED" { Flow::Cut } else { Flow::Deliver });
+    client.create(&maps(), &map("a", "1")).await.unwrap();
+    until("trouble", || matches!(cache.state().trouble, Some(Trouble::Failing(_)))).await;
+    client.create(&maps(), &map("b", "1")).await.unwrap();
+    valve.set(|_| Flow::Deliver);
+    until("both", || cache.len() == 2).await;
+    assert_eq!(cache.state().trouble, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_bad_object_does_not_hide_the_others() {
+    let client = Server::new().client(&World::simulated(1));
+    let mut bad = map("bad", "1");
+    client.create(&maps(), &bad).await.unwrap();
+    let informers = Informers::new(client.clone());
+    let cache = informers.cache(maps());
+    cache.synced().await;
+    bad["metadata"] = json!({ "namespace": "default", "name": 7 });
+    // The stand-in stores what it is given; a real server would not.
+    let _ = client.create(&maps(), &bad).await;
+    client.create(&maps(), &map("good", "1")).await.unwrap();
+    until("the good one", || cache.get(&key("good")).is_some()).await;
+    assert_eq!(cache.state().skipped, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_may_come_later() {
+    let server = Server::new();
+    server.serves("/api/v1/secrets", false);
+    let informers = Informers::new(server.client(&World::simulated(1)));
+    let (secret, map) = (informers.cache(secrets()), informers.cache(maps()));
+    map.synced().await;
+    until("trouble", || secret.state().trouble == Some(Trouble::KindMissing)).await;
+    server.serves("/api/v1/secrets", true);
+    secret.synced().await;
+    assert_eq!(secret.state().trouble, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_watch_serves_all_and_ends_with_the_last_handle() {
+    let world = World::simulated(1);
+    let informers = Informers::new(Server::new().client(&world));
+    let (one, two) = (informers.cache(maps()), informers.cache(maps()));
+    one.synced().await;
+    two.synced().await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let watches = || world.journal.lines().iter().filter(|line| line.contains("WATCH")).count();
+    assert_eq!((watches(), informers.states().len()), (1, 1));
+    drop((one, two));
+    assert!(informers.states().is_empty());
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(watches(), 1, "nobody watches any longer");
+}
