@@ -1,0 +1,172 @@
+//! The reconciler of one kind.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use concert_api::{Gvk, ObjectKey};
+use concert_external::{External, KindInfo};
+use concert_reconcile::StatusWriter;
+use concert_runtime::controller::BuildError;
+use concert_runtime::{Client, Controller, Outcome, ReconcileError, Reconciler, Recorder, Request, Resource};
+
+use crate::gated::Gated;
+use crate::memory::Memory;
+use crate::pass::Pass;
+use crate::wake::desired_state_changed;
+
+/// Backoff of a failing object, as in Crossplane.
+const BACKOFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// Polls of many objects must not fall together.
+const POLL_JITTER: f64 = 0.1;
+/// Time for writes to the API after the provider's time is up.
+const GRACE: Duration = Duration::from_secs(30);
+/// Overrides the poll interval of one object; a Go duration.
+const POLL_INTERVAL: &str = "crossplane.io/poll-interval";
+
+/// How a kind is reconciled.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How often an object in a steady state is looked at.
+    pub poll_interval: Duration,
+    /// How long one conversation with the provider may take, unless its provider says.
+    pub session_timeout: Duration,
+    /// Objects reconciled at the same time.
+    pub workers: usize,
+    /// Whether the kind's status is a subresource.
+    pub status_subresource: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            poll_interval: Duration::from_secs(60),
+            session_timeout: Duration::from_secs(60),
+            workers: 10,
+            status_subresource: true,
+        }
+    }
+}
+
+/// Reconciles the objects of one kind with one provider.
+#[derive(Debug)]
+pub struct Managed {
+    pub(crate) client: Client,
+    pub(crate) resource: Resource,
+    pub(crate) external: Gated,
+    pub(crate) kind: KindInfo,
+    pub(crate) recorder: Recorder,
+    pub(crate) settings: Settings,
+    pub(crate) status: StatusWriter,
+    pub(crate) memory: Arc<Memory>,
+}
+
+impl Managed {
+    /// A reconciler of `resource` through `external`, whose provider announces `kind` about it.
+    #[must_use]
+    pub fn new(
+        client: Client,
+        recorder: Recorder,
+        resource: Resource,
+        external: Arc<dyn External>,
+        kind: KindInfo,
+        settings: Settings,
+    ) -> Self {
+        let external = Gated::new(external, client.world());
+        let status = StatusWriter::new(client.clone(), resource.clone(), settings.status_subresource);
+        Self { client, resource, external, kind, recorder, settings, status, memory: Arc::default() }
+    }
+
+    /// The name of the controller of a kind.
+    #[must_use]
+    pub fn controller_name(gvk: &Gvk) -> String {
+        format!("managed/{}.{}", gvk.kind.to_lowercase(), gvk.group)
+    }
+
+    /// The controller that runs it.
+    ///
+    /// # Errors
+    /// Never in practice: the description is fixed.
+    pub fn controller(self) -> Result<Controller, BuildError> {
+        let wakes = desired_state_changed(Arc::clone(&self.memory), self.settings.status_subresource);
+        Controller::builder(Self::controller_name(&self.resource.gvk))
+            .for_(self.resource.clone())
+            .when(wakes)
+            .workers(self.kind.max_concurrent.unwrap_or(self.settings.workers))
+            .backoff(BACKOFF.0, BACKOFF.1)
+            // The pass keeps its own deadlines; this one is for what nobody thought of.
+            .timeout(self.session_timeout() * 4 + GRACE)
+            .run(self)
+    }
+
+    pub(crate) fn session_timeout(&self) -> Duration {
+        self.kind.session_timeout.unwrap_or(self.settings.session_timeout)
+    }
+
+    /// When a settled object is looked at again.
+    pub(crate) fn next_poll(&self, annotation: Option<&str>) -> Outcome {
+        let own = annotation.and_then(go_duration).filter(|own| !own.is_zero());
+        let interval = own.or(self.kind.poll_interval).unwrap_or(self.settings.poll_interval);
+        Outcome::After(self.client.world().random.jitter(interval.max(Duration::from_millis(100)), POLL_JITTER))
+    }
+
+    pub(crate) fn poll_annotation() -> &'static str {
+        POLL_INTERVAL
+    }
+
+    fn forget(&self, key: &ObjectKey) {
+        self.memory.forget(key);
+        self.status.forget(key);
+    }
+}
+
+impl Reconciler for Managed {
+    async fn reconcile(&self, request: &Request) -> Result<Outcome, ReconcileError> {
+        let Some(object) = request.object().await? else {
+            self.forget(&request.key);
+            return Ok(Outcome::Done);
+        };
+        let mut pass = Pass::new(self, request, (*object).clone())?;
+        let result = pass.run().await;
+        if let Some(error) = result.as_ref().err().filter(|error| error.is_conflict()) {
+            tracing::debug!(key = %request.key, error = %error, "somebody else was faster");
+            pass.catch_up().await;
+        }
+        result
+    }
+}
+
+/// Reads `1h2m3.5s`, as Go writes durations; `None` if it is none.
+fn go_duration(text: &str) -> Option<Duration> {
+    const UNITS: [(&str, f64); 8] =
+        [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("μs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let mut rest = text;
+    let mut total = 0.0;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..end].parse().ok()?;
+        rest = &rest[end..];
+        let unit_end = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let (_, factor) = UNITS.iter().find(|(unit, _)| *unit == &rest[..unit_end])?;
+        total += number * factor;
+        rest = &rest[unit_end..];
+    }
+    Duration::try_from_secs_f64(total).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_go_reads_them() {
+        for (text, seconds) in [("1m", Some(60.0)), ("1h2m3.5s", Some(3723.5)), ("100ms", Some(0.1)), ("1m0s", Some(60.0))] {
+            assert_eq!(go_duration(text).map(|read| read.as_secs_f64()), seconds, "{text}");
+        }
+        for bad in ["", "5", "s", "1x", "-1s", "1.2.3s"] {
+            assert_eq!(go_duration(bad), None, "{bad}");
+        }
+    }
+}
