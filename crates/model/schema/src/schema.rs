@@ -195,7 +195,18 @@ impl Schema {
     fn judge(&self, object: &Value, old: Option<&Value>) -> FieldErrors {
         let mut errors = validate::errors(self, object, old, "");
         errors.extend(decode::embedded_errors(self, object));
-        listtype::check(self, object, old, "", &mut errors);
+        let mut repeated = FieldErrors::new();
+        listtype::check(self, object, "", &mut repeated);
+        // Repeated items anywhere in the old object forgive all of them in the new one, as in the real server.
+        let forgiven = !repeated.is_empty()
+            && old.is_some_and(|old| {
+                let mut before = FieldErrors::new();
+                listtype::check(self, old, "", &mut before);
+                !before.is_empty()
+            });
+        if !forgiven {
+            errors.extend(repeated);
+        }
         errors
     }
 

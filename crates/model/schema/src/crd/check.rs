@@ -7,7 +7,7 @@ use super::{list, text};
 use crate::schema::dns_1035_faults;
 use crate::{JsonPath, Kind, Schema};
 
-/// Versions of objects the real server is ready to store at most.
+/// Domains whose groups need an approval.
 const PROTECTED: [&str; 2] = ["k8s.io", "kubernetes.io"];
 
 /// What is wrong with a definition; `old` is what it was before an update.

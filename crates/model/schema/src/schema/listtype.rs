@@ -7,17 +7,13 @@ use serde_json::{Map, Value};
 
 use super::{ListType, Schema, member_path};
 
-/// Reports each repeated item once, where it is repeated first. A list that is as it was before is not judged.
-pub(super) fn check(schema: &Schema, value: &Value, old: Option<&Value>, path: &str, errors: &mut FieldErrors) {
-    if old == Some(value) {
-        return;
-    }
+/// Reports each repeated item once, where it is repeated first.
+pub(super) fn check(schema: &Schema, value: &Value, path: &str, errors: &mut FieldErrors) {
     match value {
         Value::Object(members) => {
             for (name, member) in members {
                 if let Some(schema) = schema.member(name) {
-                    let old = old.and_then(|old| old.get(name));
-                    check(schema, member, old, &member_path(path, name), errors);
+                    check(schema, member, &member_path(path, name), errors);
                 }
             }
         }
@@ -25,8 +21,7 @@ pub(super) fn check(schema: &Schema, value: &Value, old: Option<&Value>, path: &
             check_list(schema, items, path, errors);
             let Some(child) = schema.items() else { return };
             for (index, item) in items.iter().enumerate() {
-                let old = counterpart(schema, item, old);
-                check(child, item, old, &format!("{path}[{index}]"), errors);
+                check(child, item, &format!("{path}[{index}]"), errors);
             }
         }
         _ => {}
@@ -66,4 +61,28 @@ pub(super) fn counterpart<'a>(schema: &Schema, item: &Value, old: Option<&'a Val
     let Some(ListType::Map(keys)) = schema.list_type() else { return None };
     let identity = keys_of(item, keys)?;
     old?.as_array()?.iter().find(|other| keys_of(other, keys).as_ref() == Some(&identity))
+}
+
+/// Whether a value is as it was, the way the real server compares: the order of a map list does not matter, and an
+/// object with members that the schema does not know is never the same.
+pub(super) fn unchanged(schema: &Schema, value: &Value, old: &Value) -> bool {
+    match (value, old) {
+        (Value::Object(members), Value::Object(before)) => {
+            let same = |(name, member): (&String, &Value)| match (schema.member(name), before.get(name)) {
+                (Some(schema), Some(before)) => unchanged(schema, member, before),
+                _ => false,
+            };
+            members.len() == before.len() && members.iter().all(same)
+        }
+        (Value::Array(items), Value::Array(before)) => match (schema.list_type(), schema.items()) {
+            (Some(ListType::Map(_)), Some(child)) => {
+                let same = |item: &Value| {
+                    counterpart(schema, item, Some(old)).is_some_and(|before| unchanged(child, item, before))
+                };
+                items.len() == before.len() && items.iter().all(same)
+            }
+            _ => items == before,
+        },
+        _ => value == old,
+    }
 }

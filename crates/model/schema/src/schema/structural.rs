@@ -1,5 +1,8 @@
 //! The rules a schema of a custom resource must keep, in the words of the real server.
 
+#[cfg(test)]
+mod tests;
+
 use concert_api::{Fault, FieldError, FieldErrors};
 use serde_json::Value;
 

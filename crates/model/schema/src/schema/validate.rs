@@ -21,7 +21,7 @@ pub(super) fn errors(schema: &Schema, value: &Value, old: Option<&Value>, path: 
 }
 
 fn judge(schema: &Schema, value: &Value, old: Option<&Value>, path: &str, verdict: &mut Verdict) {
-    if old == Some(value) {
+    if old.is_some_and(|old| listtype::unchanged(schema, value, old)) {
         return;
     }
     verdict.seen += 1;
