@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use concert_api::{Gvk, ObjectKey};
+use concert_api::{Gvk, ObjectKey, go_duration};
 use concert_external::{External, KindInfo};
 use concert_reconcile::StatusWriter;
 use concert_runtime::controller::BuildError;
@@ -132,41 +132,5 @@ impl Reconciler for Managed {
             pass.catch_up().await;
         }
         result
-    }
-}
-
-/// Reads `1h2m3.5s`, as Go writes durations; `None` if it is none.
-fn go_duration(text: &str) -> Option<Duration> {
-    const UNITS: [(&str, f64); 8] =
-        [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("μs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
-    let mut rest = text;
-    let mut total = 0.0;
-    if rest.is_empty() {
-        return None;
-    }
-    while !rest.is_empty() {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let number: f64 = rest[..end].parse().ok()?;
-        rest = &rest[end..];
-        let unit_end = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
-        let (_, factor) = UNITS.iter().find(|(unit, _)| *unit == &rest[..unit_end])?;
-        total += number * factor;
-        rest = &rest[unit_end..];
-    }
-    Duration::try_from_secs_f64(total).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_are_read_as_go_reads_them() {
-        for (text, seconds) in [("1m", Some(60.0)), ("1h2m3.5s", Some(3723.5)), ("100ms", Some(0.1)), ("1m0s", Some(60.0))] {
-            assert_eq!(go_duration(text).map(|read| read.as_secs_f64()), seconds, "{text}");
-        }
-        for bad in ["", "5", "s", "1x", "-1s", "1.2.3s"] {
-            assert_eq!(go_duration(bad), None, "{bad}");
-        }
     }
 }

@@ -1,6 +1,5 @@
 //! One pass over one object: plan a step, carry it out, plan again.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use concert_api::{Condition, Object, Time, meta};
@@ -155,20 +154,19 @@ impl<'a> Pass<'a> {
 
     /// Opens a session and looks.
     async fn observe(&mut self) -> Result<Seen, ExternalError> {
-        if meta::annotation(&self.object, EXTERNAL_NAME).is_none()
-            && let Some(name) = external_name(&self.object, &self.managed.kind)
-        {
-            // In memory only; it is persisted with the next write that holds the object.
-            meta::set_annotation(&mut self.object, EXTERNAL_NAME, name);
+        let mut shown = self.object.clone();
+        if let Some((key, name)) = self.default_name() {
+            // The provider may rely on it; it is persisted with the write that holds the object.
+            meta::set_annotation(&mut shown, &key, name.as_str().unwrap_or_default());
         }
         let attempt = Attempt {
             gvk: self.managed.resource.gvk.clone(),
             token: Marks::of(&self.object).token,
             timeout: self.managed.session_timeout(),
         };
-        let connected = self.managed.external.connect(&self.object, attempt).await?;
+        let connected = self.managed.external.connect(&shown, attempt).await?;
         let mut session = connected.session;
-        match session.observe(&self.object).await {
+        match session.observe(&shown).await {
             Ok(observation) => {
                 self.reply = observation.object.clone().or(connected.object);
                 Ok(Seen { session, observation })

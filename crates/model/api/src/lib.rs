@@ -40,4 +40,4 @@ pub use meta::OwnerReference;
 pub use object::{Object, ParseError};
 pub use selector::{FieldSelector, LabelSelector, SelectorError};
 pub use status::{Cause, Details, Status};
-pub use time::Time;
+pub use time::{Time, go_duration};

@@ -94,6 +94,28 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
+/// Reads a duration as Go writes it, as `1h2m3.5s`; `None` if the text is none.
+#[must_use]
+pub fn go_duration(text: &str) -> Option<Duration> {
+    const UNITS: [(&str, f64); 8] =
+        [("ns", 1e-9), ("us", 1e-6), ("µs", 1e-6), ("μs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let mut rest = text;
+    let mut total = 0.0;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..end].parse().ok()?;
+        rest = &rest[end..];
+        let unit_end = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let (_, factor) = UNITS.iter().find(|(unit, _)| *unit == &rest[..unit_end])?;
+        total += number * factor;
+        rest = &rest[unit_end..];
+    }
+    Duration::try_from_secs_f64(total).ok()
+}
+
 fn parse(text: &str) -> Option<Time> {
     let bytes = text.as_bytes();
     let shape = bytes.len() >= 20 && bytes[4] == b'-' && bytes[7] == b'-' && bytes[13] == b':' && bytes[16] == b':';
@@ -180,6 +202,18 @@ mod tests {
         assert_eq!("2026-01-01T00:00:00.5Z".parse::<Time>().unwrap().with_micros(), "2026-01-01T00:00:00.500000Z");
         for bad in ["", "now", "2026-01-01", "2026-13-01T00:00:00Z", "2026-01-01T00:00:00", "2026-01-01T00:00:00.Z"] {
             assert!(bad.parse::<Time>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn durations_are_read_as_go_reads_them() {
+        for (text, seconds) in
+            [("1m", Some(60.0)), ("1h2m3.5s", Some(3723.5)), ("100ms", Some(0.1)), ("1m0s", Some(60.0)), ("0s", Some(0.0))]
+        {
+            assert_eq!(go_duration(text).map(|read| read.as_secs_f64()), seconds, "{text}");
+        }
+        for bad in ["", "5", "s", "1x", "-1s", "1.2.3s"] {
+            assert_eq!(go_duration(bad), None, "{bad}");
         }
     }
 
