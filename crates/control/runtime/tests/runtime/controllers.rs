@@ -264,8 +264,37 @@ async fn a_turn_never_starts_from_before_its_own_last_write() {
     assert_eq!(take(&log), ["1", "2"], "the cache lags, so the second turn reads live");
     assert!(began.elapsed() >= Duration::from_secs(2), "after having waited for the cache");
     valve.set(|_| Flow::Deliver);
-    until("the event of the write itself", || log.lock().unwrap().len() == 1).await;
-    assert_eq!(take(&log), ["2"]);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(take(&log).is_empty(), "the event of its own write starts no turn");
+    client.merge_patch(&maps(), &key("a"), &json!({ "data": { "a": "3" } }), None).await.unwrap();
+    until("somebody else's write", || !log.lock().unwrap().is_empty()).await;
+    assert_eq!(take(&log), ["3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_elses_write_during_a_turn_is_not_taken_for_its_own() {
+    let client = Server::new().client(&World::simulated(1));
+    let (engine, _) = engine(&client);
+    let log = Log::default();
+    let (writer, seen) = (client.clone(), Arc::clone(&log));
+    let reconciler = reconcile_fn(move |request| {
+        let (writer, seen) = (writer.clone(), Arc::clone(&seen));
+        async move {
+            let data = request.object().await?.unwrap().value().unwrap()["data"]["a"].as_str().unwrap().to_owned();
+            seen.lock().unwrap().push(data);
+            let user = json!({ "data": { "a": "user" } });
+            writer.merge_patch(&maps(), &request.key, &user, None).await?;
+            let ours =
+                json!({ "metadata": { "annotations": { "turns": seen.lock().unwrap().len().min(2).to_string() } } });
+            request.wrote(&writer.merge_patch(&maps(), &request.key, &ours, None).await?);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Ok(Outcome::Done)
+        }
+    });
+    engine.add(Controller::builder("c").for_(maps()).run(reconciler).unwrap()).unwrap();
+    client.create(&maps(), &map("a", "1")).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(take(&log), ["1", "user"], "a second turn for the user's write, none for ours");
 }
 
 #[tokio::test(start_paused = true)]

@@ -24,7 +24,7 @@ pub(crate) async fn a_cache_follows(client: &Client, prefix: &str) {
     let (log, ours) = (Arc::clone(&seen), prefix.to_owned());
     let subscription = cache.subscribe(move |change| {
         if change.key.name.starts_with(&ours) {
-            log.lock().unwrap().push(format!("{:?} {} {}", change.verb(), change.key.name, change.initial));
+            log.lock().unwrap().push(format!("{:?} {} {:?}", change.verb(), change.key.name, change.origin));
         }
     });
     assert_eq!(seen.lock().unwrap().len(), 7, "who comes late is told what is there");
@@ -34,9 +34,9 @@ pub(crate) async fn a_cache_follows(client: &Client, prefix: &str) {
     client.create(&maps(), &map(&name(9), "1")).await.unwrap();
     until("three changes", || seen.lock().unwrap().len() == 3).await;
     let expected = [
-        format!("Updated {} false", name(0)),
-        format!("Deleted {} false", name(1)),
-        format!("Created {} false", name(9)),
+        format!("Updated {} Watched", name(0)),
+        format!("Deleted {} Watched", name(1)),
+        format!("Created {} Watched", name(9)),
     ];
     assert_eq!(*seen.lock().unwrap(), expected);
     assert!(!String::from_utf8_lossy(cache.get(&key(&name(0))).unwrap().bytes()).contains("managedFields"));
