@@ -1,0 +1,59 @@
+//! Namespaces.
+
+use concert_api::{FieldError, FieldErrors, names};
+use serde_json::{Map, Value, json};
+
+use super::age_column;
+use crate::Column;
+
+/// What the server itself waits for before a namespace goes.
+const FINALIZER: &str = "kubernetes";
+const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+
+pub(super) fn columns() -> Vec<Column> {
+    let status = Column::computed("Status", "string", 0, |object, _| object["status"]["phase"].clone());
+    vec![Column::name(), status, age_column()]
+}
+
+pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
+    let Some(members) = object.as_object_mut() else { return };
+    if let Some(metadata) = members.get_mut("metadata").and_then(Value::as_object_mut)
+        && let Some(name) = metadata.get("name").cloned()
+    {
+        member(metadata, "labels").insert(NAME_LABEL.to_owned(), name);
+    }
+    let spec = member(members, "spec");
+    if old.is_none() {
+        let mut finalizers = spec.get("finalizers").and_then(Value::as_array).cloned().unwrap_or_default();
+        if !finalizers.iter().any(|finalizer| finalizer == FINALIZER) {
+            finalizers.push(FINALIZER.into());
+        }
+        spec.insert("finalizers".to_owned(), finalizers.into());
+        members.insert("status".to_owned(), json!({"phase": "Active"}));
+    }
+    let status = member(members, "status");
+    if status.get("phase").and_then(Value::as_str).is_none_or(str::is_empty) {
+        status.insert("phase".to_owned(), "Active".into());
+    }
+}
+
+/// A member that is an object, made if it is not.
+fn member<'a>(object: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<String, Value> {
+    let member = object.entry(name).or_insert_with(|| json!({}));
+    if !member.is_object() {
+        *member = json!({});
+    }
+    member.as_object_mut().expect("it was just made one")
+}
+
+pub(super) fn check(object: &Value, _old: Option<&Value>) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    for finalizer in object["spec"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        let mut fail = |detail: String| errors.push(FieldError::invalid("spec.finalizers", finalizer, detail));
+        names::qualified_faults(finalizer).into_iter().for_each(&mut fail);
+        if finalizer != FINALIZER && !finalizer.contains('/') {
+            fail("name is neither a standard finalizer name nor is it fully qualified".to_owned());
+        }
+    }
+    errors
+}

@@ -1,0 +1,49 @@
+//! What an object of a kind looks like, and how it is shown.
+//!
+//! A [`Schema`] is compiled once and then prunes, defaults and validates objects, with the messages of the real API
+//! server. A [`Definition`] is the typed view of a CustomResourceDefinition, with one compiled schema per version.
+//! A [`Builtin`] is the same for a kind that needs no definition (ConfigMap, Lease…): data, plus the few rules that
+//! schemas cannot say. A [`Column`] computes a cell of `kubectl get`.
+//!
+//! The way of a write: decode → [`Schema::decode_fault`] → [`Schema::prune`] → [`Schema::default`] →
+//! [`Schema::validate`]; for built-in kinds [`Builtin::decode_fault`] → [`Builtin::prune`] → [`Builtin::prepare`] →
+//! [`Builtin::check`].
+//!
+//! Pure: no async, no I/O. CEL rules are kept, not yet run.
+//!
+//! ```
+//! use concert_schema::Schema;
+//! use serde_json::json;
+//!
+//! let schema = Schema::compile(
+//!     &json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+//!         "size": {"type": "integer", "minimum": 1}, "tier": {"type": "string", "default": "web"},
+//!     }}}}),
+//!     "spec.validation.openAPIV3Schema",
+//! )
+//! .unwrap();
+//! let mut object = json!({"spec": {"size": 0, "typo": true}});
+//! assert_eq!(schema.prune(&mut object), ["spec.typo"]);
+//! schema.default(&mut object);
+//! assert_eq!(object, json!({"spec": {"size": 0, "tier": "web"}}));
+//! let errors = schema.validate(&object);
+//! assert_eq!(
+//!     errors[0].to_string(),
+//!     "spec.size: Invalid value: 0: spec.size in body should be greater than or equal to 1"
+//! );
+//! ```
+
+mod builtin;
+mod column;
+mod crd;
+mod duration;
+mod json_path;
+mod meta;
+mod schema;
+
+pub use builtin::{Builtin, NameRule, builtins, convert_event, definitions};
+pub use column::Column;
+pub use crd::{Conversion, Definition, Names, Scale, Scope, Version, established_status};
+pub use duration::human_duration;
+pub use json_path::{JsonPath, PathError};
+pub use schema::{Kind, ListType, Schema};

@@ -1,0 +1,324 @@
+//! A compiled schema: what an object of a kind may look like.
+
+mod build;
+mod decode;
+mod default;
+mod format;
+mod listtype;
+mod number;
+mod pattern;
+mod prune;
+mod structural;
+mod validate;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, LazyLock, OnceLock};
+
+use concert_api::{FieldError, FieldErrors};
+use serde_json::Value;
+
+pub(crate) use build::Definitions;
+pub(crate) use decode::dns_1035_faults;
+use format::Format;
+use pattern::Pattern;
+
+static EMPTY: LazyLock<Node> = LazyLock::new(Node::default);
+
+/// A compiled schema. Cheap to clone: nodes are shared.
+///
+/// Only the schemas of built-in kinds refer to themselves; they live as long as the program, so that the cycle of
+/// references leaks nothing.
+#[derive(Clone)]
+pub struct Schema {
+    node: Arc<OnceLock<Node>>,
+}
+
+/// The JSON type a schema asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `object`.
+    Object,
+    /// `array`.
+    Array,
+    /// `string`.
+    String,
+    /// `integer`.
+    Integer,
+    /// `number`.
+    Number,
+    /// `boolean`.
+    Boolean,
+}
+
+/// How a list is merged and which of its items are the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ListType {
+    /// Replaced as a whole.
+    #[default]
+    Atomic,
+    /// Each value occurs once.
+    Set,
+    /// Each combination of these members occurs once.
+    Map(Vec<String>),
+}
+
+/// What `additionalProperties` says.
+#[derive(Clone, Debug, Default)]
+enum Additional {
+    #[default]
+    Unsaid,
+    Any,
+    Never,
+    Schema(Schema),
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    kind: Option<Kind>,
+    /// The Go type of a built-in kind's field, where it is not clear from `kind` and `format`.
+    go_type: String,
+    format: Option<Format>,
+    format_name: String,
+    nullable: bool,
+    int_or_string: bool,
+    preserve: bool,
+    embedded: bool,
+    properties: BTreeMap<String, Schema>,
+    additional: Additional,
+    items: Option<Schema>,
+    required: Vec<String>,
+    default: Option<Value>,
+    choices: Vec<Value>,
+    bounds: number::Bounds,
+    sizes: Sizes,
+    pattern: Option<Pattern>,
+    list_type: Option<ListType>,
+    atomic_map: bool,
+    all_of: Vec<Schema>,
+    any_of: Vec<Schema>,
+    one_of: Vec<Schema>,
+    not: Option<Schema>,
+    rules: Vec<Value>,
+    patch_strategy: String,
+    patch_merge_key: String,
+}
+
+#[derive(Debug, Default)]
+struct Sizes {
+    min_length: Option<i64>,
+    max_length: Option<i64>,
+    min_items: Option<i64>,
+    max_items: Option<i64>,
+    min_properties: Option<i64>,
+    max_properties: Option<i64>,
+}
+
+impl Kind {
+    /// Its name in a schema.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Object => "object",
+            Self::Array => "array",
+            Self::String => "string",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+        }
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        let all = [Self::Object, Self::Array, Self::String, Self::Integer, Self::Number, Self::Boolean];
+        all.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+impl Schema {
+    /// Compiles the `openAPIV3Schema` of a custom resource, which must be structural. `path` is where it stands, as
+    /// `spec.validation.openAPIV3Schema`.
+    ///
+    /// # Errors
+    /// Every rule it breaks, in the words of the real server.
+    pub fn compile(openapi_v3_schema: &Value, path: &str) -> Result<Self, FieldErrors> {
+        structural::check(openapi_v3_schema, path)?;
+        let schema = Self::build(openapi_v3_schema, &Definitions::default());
+        let mut errors = FieldErrors::new();
+        structural::check_defaults(openapi_v3_schema, &schema, path, true, &mut errors);
+        if errors.is_empty() { Ok(schema) } else { Err(errors) }
+    }
+
+    /// Compiles a schema known to be good, structural or not. What cannot be understood is left out.
+    pub(crate) fn build(source: &Value, definitions: &Definitions) -> Self {
+        build::schema(source, definitions)
+    }
+
+    fn from_node(node: Node) -> Self {
+        Self { node: Arc::new(OnceLock::from(node)) }
+    }
+
+    fn node(&self) -> &Node {
+        self.node.get().unwrap_or(&EMPTY)
+    }
+
+    /// Removes what the schema does not know, and nulls that are neither nullable nor defaulted. Gives back the paths of
+    /// what was unknown, as `spec.list[0].x`, sorted. `apiVersion`, `kind` and `metadata` are known.
+    pub fn prune(&self, object: &mut Value) -> Vec<String> {
+        prune::object(self, object)
+    }
+
+    /// As [`Schema::prune`], for a built-in kind: a null in a map of strings becomes an empty string.
+    pub(crate) fn prune_struct(&self, object: &mut Value) -> Vec<String> {
+        prune::structure(self, object)
+    }
+
+    /// Fills in defaults, parents first.
+    pub fn default(&self, object: &mut Value) {
+        default::apply(self, object);
+    }
+
+    /// What is wrong with an object, in the words of the real server.
+    #[must_use]
+    pub fn validate(&self, object: &Value) -> FieldErrors {
+        self.judge(object, None)
+    }
+
+    /// As [`Schema::validate`], but forgives what was already so in `old`: an unchanged part is not judged again.
+    #[must_use]
+    pub fn validate_update(&self, new: &Value, old: &Value) -> FieldErrors {
+        self.judge(new, Some(old))
+    }
+
+    fn judge(&self, object: &Value, old: Option<&Value>) -> FieldErrors {
+        let mut errors = validate::errors(self, object, old, "");
+        errors.extend(decode::embedded_errors(self, object));
+        listtype::check(self, object, old, "", &mut errors);
+        errors
+    }
+
+    /// Why a custom resource cannot be decoded at all (a 400): metadata, its own or an embedded object's, of the wrong
+    /// types. Ask before pruning.
+    #[must_use]
+    pub fn decode_fault(&self, object: &Value) -> Option<String> {
+        decode::custom_fault(self, object)
+    }
+
+    /// Why an object of a built-in kind cannot be decoded (a 400): a value of the wrong type. `name` is the Go struct.
+    pub(crate) fn struct_fault(&self, object: &Value, name: &str) -> Option<String> {
+        decode::fault(self, object, name)
+    }
+
+    /// Whether any node has CEL rules (`x-kubernetes-validations`).
+    #[must_use]
+    pub fn has_rules(&self) -> bool {
+        let node = self.node();
+        let mut children = node.properties.values().chain(&node.items).chain(match &node.additional {
+            Additional::Schema(schema) => Some(schema),
+            _ => None,
+        });
+        !node.rules.is_empty() || children.any(Self::has_rules)
+    }
+
+    /// The CEL rules of this node, as written.
+    #[must_use]
+    pub fn rules(&self) -> &[Value] {
+        &self.node().rules
+    }
+
+    /// The JSON type, if it asks for one.
+    #[must_use]
+    pub fn kind(&self) -> Option<Kind> {
+        self.node().kind
+    }
+
+    /// The schema of a member of an object: its own, or that of all other members.
+    #[must_use]
+    pub fn member(&self, name: &str) -> Option<&Self> {
+        let node = self.node();
+        node.properties.get(name).or(match &node.additional {
+            Additional::Schema(schema) => Some(schema),
+            _ => None,
+        })
+    }
+
+    /// The members it knows by name.
+    pub fn properties(&self) -> impl Iterator<Item = (&str, &Self)> {
+        self.node().properties.iter().map(|(name, schema)| (name.as_str(), schema))
+    }
+
+    /// The schema of the items of a list.
+    #[must_use]
+    pub fn items(&self) -> Option<&Self> {
+        self.node().items.as_ref()
+    }
+
+    /// How a list is merged; `None` where the schema does not say.
+    #[must_use]
+    pub fn list_type(&self) -> Option<&ListType> {
+        self.node().list_type.as_ref()
+    }
+
+    /// Whether an object is replaced as a whole (`x-kubernetes-map-type: atomic`).
+    #[must_use]
+    pub fn is_atomic_map(&self) -> bool {
+        self.node().atomic_map
+    }
+
+    /// Whether members it does not know are kept.
+    #[must_use]
+    pub fn preserves_unknown(&self) -> bool {
+        self.node().preserve
+    }
+
+    /// Whether the value is an object of another kind, with its own `apiVersion`, `kind` and `metadata`.
+    #[must_use]
+    pub fn is_embedded_resource(&self) -> bool {
+        self.node().embedded
+    }
+
+    /// Whether null is a value.
+    #[must_use]
+    pub fn is_nullable(&self) -> bool {
+        self.node().nullable
+    }
+
+    /// The default.
+    #[must_use]
+    pub fn default_value(&self) -> Option<&Value> {
+        self.node().default.as_ref()
+    }
+
+    /// How a strategic merge patch treats it (`merge`, `replace`, `retainKeys`, or several with commas); may be empty.
+    #[must_use]
+    pub fn patch_strategy(&self) -> &str {
+        &self.node().patch_strategy
+    }
+
+    /// The member that identifies the items of a list in a strategic merge patch; may be empty.
+    #[must_use]
+    pub fn patch_merge_key(&self) -> &str {
+        &self.node().patch_merge_key
+    }
+}
+
+impl fmt::Debug for Schema {
+    /// One level: a schema may refer to itself.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let node = self.node();
+        let members: Vec<&str> = node.properties.keys().map(String::as_str).collect();
+        f.debug_struct("Schema").field("kind", &node.kind).field("properties", &members).finish_non_exhaustive()
+    }
+}
+
+/// A member's path.
+fn member_path(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// An error that has no field of its own.
+fn unplaced(detail: String) -> FieldError {
+    FieldError::invalid("<nil>", "", detail)
+}

@@ -1,0 +1,115 @@
+//! From a schema as written to a compiled one.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::Value;
+
+use super::format::Format;
+use super::number::Bounds;
+use super::pattern::Pattern;
+use super::{Additional, Kind, ListType, Node, Schema, Sizes};
+
+/// Named schemas that others may refer to.
+#[derive(Default)]
+pub(crate) struct Definitions {
+    named: BTreeMap<String, Schema>,
+}
+
+impl Definitions {
+    /// Compiles all definitions; they may refer to each other in circles.
+    pub(crate) fn build(sources: &Value) -> Self {
+        let members = sources.as_object().into_iter().flatten();
+        let empty = |(name, _): (&String, &Value)| (name.clone(), Schema { node: Arc::new(OnceLock::new()) });
+        let definitions = Self { named: members.clone().map(empty).collect() };
+        for (name, source) in members {
+            if let Some(schema) = definitions.named.get(name) {
+                // Set once: each name occurs once.
+                let _ = schema.node.set(node(source, &definitions));
+            }
+        }
+        definitions
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Schema> {
+        self.named.get(name)
+    }
+}
+
+pub(super) fn schema(source: &Value, definitions: &Definitions) -> Schema {
+    if let Some(named) = source["$ref"].as_str().and_then(|name| definitions.get(name)) {
+        return named.clone();
+    }
+    Schema::from_node(node(source, definitions))
+}
+
+fn node(source: &Value, definitions: &Definitions) -> Node {
+    let children = |name: &str| -> Vec<Schema> {
+        let list = source[name].as_array().into_iter().flatten();
+        list.map(|child| schema(child, definitions)).collect()
+    };
+    let child = |name: &str| source.get(name).filter(|child| child.is_object()).map(|child| schema(child, definitions));
+    let flag = |name: &str| source[name] == true;
+    let text = |name: &str| source[name].as_str().unwrap_or_default().to_owned();
+    let kind = source["type"].as_str().and_then(Kind::parse);
+    let format_name = text("format");
+    Node {
+        kind,
+        go_type: text("x-go-type"),
+        format: (kind == Some(Kind::String)).then(|| Format::parse(&format_name)).flatten(),
+        format_name,
+        nullable: flag("nullable"),
+        int_or_string: flag("x-kubernetes-int-or-string"),
+        preserve: flag("x-kubernetes-preserve-unknown-fields"),
+        embedded: flag("x-kubernetes-embedded-resource"),
+        properties: properties(source, definitions),
+        additional: match &source["additionalProperties"] {
+            Value::Bool(true) => Additional::Any,
+            Value::Bool(false) => Additional::Never,
+            object @ Value::Object(_) => Additional::Schema(schema(object, definitions)),
+            _ => Additional::Unsaid,
+        },
+        items: child("items"),
+        required: texts(&source["required"]),
+        default: source.get("default").filter(|default| !default.is_null()).cloned(),
+        choices: source["enum"].as_array().cloned().unwrap_or_default(),
+        bounds: Bounds::parse(source),
+        sizes: sizes(source),
+        pattern: source["pattern"].as_str().filter(|text| !text.is_empty()).and_then(|text| Pattern::parse(text).ok()),
+        list_type: match source["x-kubernetes-list-type"].as_str() {
+            Some("atomic") => Some(ListType::Atomic),
+            Some("set") => Some(ListType::Set),
+            Some("map") => Some(ListType::Map(texts(&source["x-kubernetes-list-map-keys"]))),
+            _ => None,
+        },
+        atomic_map: source["x-kubernetes-map-type"] == "atomic",
+        all_of: children("allOf"),
+        any_of: children("anyOf"),
+        one_of: children("oneOf"),
+        not: child("not"),
+        rules: source["x-kubernetes-validations"].as_array().cloned().unwrap_or_default(),
+        patch_strategy: text("x-kubernetes-patch-strategy"),
+        patch_merge_key: text("x-kubernetes-patch-merge-key"),
+    }
+}
+
+fn properties(source: &Value, definitions: &Definitions) -> BTreeMap<String, Schema> {
+    let members = source["properties"].as_object().into_iter().flatten();
+    members.map(|(name, child)| (name.clone(), schema(child, definitions))).collect()
+}
+
+fn texts(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+fn sizes(source: &Value) -> Sizes {
+    let size = |name: &str| source[name].as_i64();
+    Sizes {
+        min_length: size("minLength"),
+        max_length: size("maxLength"),
+        min_items: size("minItems"),
+        max_items: size("maxItems"),
+        min_properties: size("minProperties"),
+        max_properties: size("maxProperties"),
+    }
+}

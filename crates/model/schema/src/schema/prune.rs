@@ -1,0 +1,115 @@
+//! Removing what the schema does not know.
+
+use serde_json::Value;
+
+use super::{Additional, Kind, Schema, member_path};
+use crate::meta;
+
+/// Every object has them.
+const OF_EVERY_OBJECT: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
+/// Prunes an object, then drops the nulls that mean nothing.
+pub(super) fn object(schema: &Schema, object: &mut Value) -> Vec<String> {
+    let mut unknown = Vec::new();
+    prune(schema, object, true, "", &mut unknown);
+    drop_nulls(schema, object, Nulls::Drop);
+    unknown.sort_unstable();
+    unknown
+}
+
+/// Prunes an object that is decoded into a Go struct.
+pub(super) fn structure(schema: &Schema, object: &mut Value) -> Vec<String> {
+    let mut unknown = Vec::new();
+    prune(schema, object, true, "", &mut unknown);
+    drop_nulls(schema, object, Nulls::Zero);
+    unknown.sort_unstable();
+    unknown
+}
+
+/// Whether a value has no unknown members.
+pub(super) fn is_pruned(schema: &Schema, value: &Value) -> bool {
+    let mut unknown = Vec::new();
+    prune(schema, &mut value.clone(), schema.node().embedded, "", &mut unknown);
+    unknown.is_empty()
+}
+
+fn prune(schema: &Schema, value: &mut Value, resource: bool, path: &str, unknown: &mut Vec<String>) {
+    let node = schema.node();
+    match value {
+        Value::Object(members) => members.retain(|name, member| {
+            let path = member_path(path, name);
+            if resource && OF_EVERY_OBJECT.contains(&name.as_str()) {
+                return name != "metadata" || keep_metadata(member, &path, unknown);
+            }
+            if let Some(known) = node.properties.get(name) {
+                prune(known, member, known.node().embedded, &path, unknown);
+                return true;
+            }
+            match &node.additional {
+                Additional::Schema(other) => prune(other, member, other.node().embedded, &path, unknown),
+                Additional::Any | Additional::Never => {}
+                Additional::Unsaid if node.preserve => {}
+                Additional::Unsaid => {
+                    unknown.push(path);
+                    return false;
+                }
+            }
+            true
+        }),
+        Value::Array(items) => {
+            let Some(schema) = &node.items else { return };
+            for (index, item) in items.iter_mut().enumerate() {
+                prune(schema, item, schema.node().embedded, &format!("{path}[{index}]"), unknown);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Metadata is decoded into a struct and back: what the struct does not know, and what is empty, is gone.
+fn keep_metadata(metadata: &mut Value, path: &str, unknown: &mut Vec<String>) -> bool {
+    prune(meta::schema(), metadata, false, path, unknown);
+    drop_nulls(meta::schema(), metadata, Nulls::Zero);
+    if let Value::Object(members) = metadata {
+        members.retain(|_, member| match member {
+            Value::Null => false,
+            Value::String(text) => !text.is_empty(),
+            Value::Array(items) => !items.is_empty(),
+            Value::Object(members) => !members.is_empty(),
+            _ => true,
+        });
+    }
+    !metadata.is_null()
+}
+
+/// What becomes of a null in a map of strings.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Nulls {
+    /// It goes, as in custom resources.
+    Drop,
+    /// It becomes the empty string, as in what is decoded into a Go struct.
+    Zero,
+}
+
+fn drop_nulls(schema: &Schema, value: &mut Value, nulls: Nulls) {
+    let node = schema.node();
+    match value {
+        Value::Object(members) => members.retain(|name, member| {
+            let Some(child) = schema.member(name) else { return true };
+            if member.is_null() {
+                let zero = nulls == Nulls::Zero && child.kind() == Some(Kind::String);
+                if zero && !node.properties.contains_key(name) {
+                    *member = Value::from("");
+                }
+                return !member.is_null() || child.is_nullable() || child.default_value().is_some();
+            }
+            drop_nulls(child, member, nulls);
+            true
+        }),
+        Value::Array(items) => {
+            let Some(schema) = &node.items else { return };
+            items.iter_mut().for_each(|item| drop_nulls(schema, item, nulls));
+        }
+        _ => {}
+    }
+}

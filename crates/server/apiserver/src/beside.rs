@@ -1,0 +1,44 @@
+//! What the server keeps beside each stored object.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use concert_api::Object;
+use concert_store::{Beside, Entry, Key};
+
+/// Found once, when an object is written.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    /// Labels, for selectors.
+    pub(crate) labels: BTreeMap<String, String>,
+    /// Spans of the other parts; `None` if the bytes are no object (then nothing can be selected by them).
+    pub(crate) object: Option<Object>,
+}
+
+/// A stored object.
+pub(crate) type Stored = Entry<Parsed>;
+
+impl Beside for Parsed {
+    fn of(_: &Key, bytes: &Bytes) -> Self {
+        let object = Object::parse(bytes.clone()).ok();
+        let labels = object.as_ref().map(Object::labels).unwrap_or_default();
+        Self { labels, object }
+    }
+}
+
+impl Parsed {
+    /// The text of a field, for field selectors; empty if absent.
+    pub(crate) fn field(&self, path: &str) -> Cow<'_, str> {
+        let steps: Vec<&str> = path.split('.').collect();
+        let raw = self.object.as_ref().and_then(|object| object.field(&steps));
+        raw.and_then(|raw| serde_json::from_slice::<String>(raw).ok()).map(Cow::Owned).unwrap_or_default()
+    }
+}
+
+/// How an object of this version and kind begins. All stored objects do, so that a list that leaves both out needs
+/// only another beginning.
+pub(crate) fn beginning(api_version: &str, kind: &str) -> String {
+    // Both were checked to be plain names when they were written.
+    format!("{{\"apiVersion\":\"{api_version}\",\"kind\":\"{kind}\",")
+}

@@ -1,0 +1,196 @@
+//! What this server serves: `/api`, `/apis` and below, in one document or many.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, header};
+use serde_json::{Value, json};
+
+use crate::Server;
+use crate::kinds::{Kinds, Resource, Version};
+use crate::respond::{self, Body, Form};
+
+const VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
+const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
+
+/// The documents of one state of the kinds, made when first asked for.
+#[derive(Debug)]
+pub(crate) struct Documents {
+    core: Bytes,
+    groups: Bytes,
+}
+
+impl Server {
+    /// Answers a discovery path.
+    pub(crate) fn discovery(&self, segments: &[&str], form: Form) -> Response<Body> {
+        let kinds = self.kinds();
+        if let (["api" | "apis"], Form::AggregatedDiscovery(version)) = (segments, form) {
+            let documents = kinds.discovery.get_or_init(|| aggregated(&kinds));
+            let document = if segments == ["api"] { &documents.core } else { &documents.groups };
+            return aggregated_answer(document, version);
+        }
+        let found = match *segments {
+            ["api"] => Some(json!({
+                "kind": "APIVersions", "versions": ["v1"],
+                "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": ""}],
+            })),
+            ["api", version] => resources(&kinds, "", version),
+            ["apis"] => Some(group_list(&kinds)),
+            ["apis", name] => groups(&kinds).get(name).map(|versions| group(name, versions, true)),
+            ["apis", group, version] => resources(&kinds, group, version),
+            _ => None,
+        };
+        found.map_or_else(respond::nowhere, |document| respond::json(200, &document))
+    }
+}
+
+fn aggregated_answer(document: &Bytes, version: &str) -> Response<Body> {
+    // Both versions have one shape; only their name differs.
+    let text = String::from_utf8_lossy(document).replacen("apidiscovery.k8s.io/v2\"", &format!("apidiscovery.k8s.io/{version}\""), 1);
+    let etag = format!("\"{:016X}\"", fingerprint(text.as_bytes()));
+    let mut response = respond::bytes(200, text.into_bytes().into());
+    let content = format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");
+    let headers = response.headers_mut();
+    for (name, value) in [(header::CONTENT_TYPE, content), (header::ETAG, etag)] {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            headers.insert(name, value);
+        }
+    }
+    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+    response
+}
+
+/// A short name for content: FNV-1a.
+pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Versions by group, the preferred one first: stable before beta before alpha, higher before lower.
+fn groups(kinds: &Kinds) -> BTreeMap<String, Vec<String>> {
+    let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (group, version) in kinds.group_versions().into_keys().filter(|(group, _)| !group.is_empty()) {
+        groups.entry(group).or_default().push(version);
+    }
+    for versions in groups.values_mut() {
+        versions.sort_by_key(|version| std::cmp::Reverse(rank(version)));
+    }
+    groups
+}
+
+/// `v2` > `v1` > `v2beta1` > `v1beta2` > `v1alpha1` > anything else.
+fn rank(version: &str) -> (u8, u64, u64) {
+    let Some(rest) = version.strip_prefix('v') else { return (0, 0, 0) };
+    let split = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let (major, suffix) = rest.split_at(split);
+    let number = |text: &str| text.parse::<u64>().unwrap_or(0);
+    let (stability, minor) = if suffix.is_empty() {
+        (3, 0)
+    } else if let Some(minor) = suffix.strip_prefix("beta") {
+        (2, number(minor))
+    } else if let Some(minor) = suffix.strip_prefix("alpha") {
+        (1, number(minor))
+    } else {
+        return (0, 0, 0);
+    };
+    (stability, number(major), minor)
+}
+
+fn group(name: &str, versions: &[String], alone: bool) -> Value {
+    let versions: Vec<Value> = versions
+        .iter()
+        .map(|version| json!({"groupVersion": format!("{name}/{version}"), "version": version}))
+        .collect();
+    let mut group = json!({"name": name, "preferredVersion": versions.first(), "versions": versions});
+    if alone {
+        group["kind"] = "APIGroup".into();
+        group["apiVersion"] = "v1".into();
+    }
+    group
+}
+
+fn group_list(kinds: &Kinds) -> Value {
+    let groups: Vec<Value> = groups(kinds).iter().map(|(name, versions)| group(name, versions, false)).collect();
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+}
+
+fn resources(kinds: &Kinds, group: &str, version: &str) -> Option<Value> {
+    let name = (group.to_owned(), version.to_owned());
+    let found = kinds.group_versions().remove(&name)?;
+    let entries: Vec<Value> =
+        found.iter().flat_map(|(resource, place)| legacy(resource, &resource.versions[*place])).collect();
+    let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    Some(json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": entries}))
+}
+
+fn legacy(resource: &Resource, version: &Version) -> Vec<Value> {
+    let mut entry = json!({
+        "name": resource.id.resource.as_ref(), "singularName": resource.singular, "namespaced": resource.namespaced,
+        "kind": resource.kind, "verbs": VERBS,
+        "storageVersionHash": format!("{:016x}", fingerprint(resource.storage().gvk.to_string().as_bytes())),
+    });
+    extend_names(&mut entry, resource);
+    let status = json!({
+        "name": format!("{}/status", resource.id.resource), "singularName": "", "namespaced": resource.namespaced,
+        "kind": resource.kind, "verbs": STATUS_VERBS,
+    });
+    if version.status { vec![entry, status] } else { vec![entry] }
+}
+
+fn extend_names(entry: &mut Value, resource: &Resource) {
+    if !resource.short_names.is_empty() {
+        entry["shortNames"] = resource.short_names.clone().into();
+    }
+    if !resource.categories.is_empty() {
+        entry["categories"] = resource.categories.clone().into();
+    }
+}
+
+fn aggregated(kinds: &Kinds) -> Documents {
+    let by_version = kinds.group_versions();
+    let entry = |group: &str, version: &str| {
+        let name = (group.to_owned(), version.to_owned());
+        let resources = by_version.get(&name).into_iter().flatten();
+        let resources: Vec<Value> =
+            resources.map(|(resource, place)| aggregated_resource(resource, &resource.versions[*place])).collect();
+        json!({"version": version, "resources": resources, "freshness": "Current"})
+    };
+    let document = |items: Vec<Value>| {
+        let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items});
+        Bytes::from(list.to_string())
+    };
+    let groups = groups(kinds);
+    let items = groups.iter().map(|(group, versions)| {
+        let versions: Vec<Value> = versions.iter().map(|version| entry(group, version)).collect();
+        json!({"metadata": {"name": group}, "versions": versions})
+    });
+    Documents {
+        core: document(vec![json!({"metadata": {}, "versions": [entry("", "v1")]})]),
+        groups: document(items.collect()),
+    }
+}
+
+fn aggregated_resource(resource: &Resource, version: &Version) -> Value {
+    let kind = json!({"group": version.gvk.group, "version": version.gvk.version, "kind": version.gvk.kind});
+    let mut entry = json!({
+        "resource": resource.id.resource.as_ref(), "responseKind": kind, "singularResource": resource.singular,
+        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" }, "verbs": VERBS,
+    });
+    extend_names(&mut entry, resource);
+    if version.status {
+        entry["subresources"] = json!([{"subresource": "status", "responseKind": kind, "verbs": STATUS_VERBS}]);
+    }
+    entry
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_ranked_as_kubernetes_ranks_them() {
+        let mut versions = vec!["v1alpha1", "foo", "v2beta1", "v1", "v10", "v1beta2", "v2"];
+        versions.sort_by_key(|version| std::cmp::Reverse(rank(version)));
+        assert_eq!(versions, ["v10", "v2", "v1", "v2beta1", "v1beta2", "v1alpha1", "foo"]);
+    }
+}

@@ -1,0 +1,134 @@
+//! Between trees and the bytes that are stored and sent.
+
+use bytes::Bytes;
+use concert_api::Status;
+use concert_schema::convert_event;
+use concert_store::Draft;
+use serde_json::{Map, Value};
+
+use crate::beside::{Stored, beginning};
+use crate::kinds::{Resource, Version};
+
+/// The bytes to be stored, in the storage version, but for their revision.
+pub(crate) fn draft(resource: &Resource, object: &Value) -> Draft {
+    let stored = &resource.stored;
+    let converted = (resource.id != resource.stored_as).then(|| {
+        let mut object = object.clone();
+        convert_event(&mut object, stored);
+        object
+    });
+    let (bytes, at) = write(converted.as_ref().unwrap_or(object), &stored.api_version(), &stored.kind, None);
+    Draft::new(bytes, at)
+}
+
+/// The bytes of an object as it goes out, with this resourceVersion.
+pub(crate) fn finished(version: &Version, object: &Value, revision: &str) -> Bytes {
+    write(object, &version.gvk.api_version(), &version.gvk.kind, Some(revision)).0.into()
+}
+
+/// Writes an object with apiVersion and kind first; gives the place of the resourceVersion too.
+fn write(object: &Value, api_version: &str, kind: &str, revision: Option<&str>) -> (Vec<u8>, usize) {
+    let empty = Map::new();
+    let members = object.as_object().unwrap_or(&empty);
+    let mut out = beginning(api_version, kind).into_bytes();
+    out.extend_from_slice(b"\"metadata\":");
+    let at = write_metadata(&mut out, members.get("metadata").and_then(Value::as_object).unwrap_or(&empty), revision);
+    for (key, value) in members {
+        if !matches!(key.as_str(), "apiVersion" | "kind" | "metadata") {
+            out.push(b',');
+            push_member(&mut out, key, value);
+        }
+    }
+    out.push(b'}');
+    (out, at)
+}
+
+/// Metadata in the order of its keys; the resourceVersion's place is where its key belongs. What is stored always has
+/// a uid behind that place.
+fn write_metadata(out: &mut Vec<u8>, metadata: &Map<String, Value>, revision: Option<&str>) -> usize {
+    out.push(b'{');
+    let mut at = None;
+    let mut first = true;
+    let mut comma = |out: &mut Vec<u8>| {
+        if !std::mem::take(&mut first) {
+            out.push(b',');
+        }
+    };
+    for (key, value) in metadata {
+        if key == "resourceVersion" {
+            continue;
+        }
+        if at.is_none() && key.as_str() > "resourceVersion" {
+            if let Some(revision) = revision.filter(|revision| !revision.is_empty()) {
+                comma(out);
+                push_member(out, "resourceVersion", &revision.into());
+            }
+            comma(out);
+            at = Some(out.len());
+        } else {
+            comma(out);
+        }
+        push_member(out, key, value);
+    }
+    out.push(b'}');
+    at.unwrap_or(out.len())
+}
+
+fn push_member(out: &mut Vec<u8>, key: &str, value: &Value) {
+    // Writing JSON into memory cannot fail.
+    let _ = serde_json::to_writer(&mut *out, key);
+    out.push(b':');
+    let _ = serde_json::to_writer(&mut *out, value);
+}
+
+/// A stored object as a tree in this version: what a stricter or looser schema makes of it.
+pub(crate) fn tree(resource: &Resource, version: &Version, entry: &Stored) -> Result<Value, Status> {
+    let mut value: Value = serde_json::from_slice(&entry.bytes).map_err(Status::internal)?;
+    if resource.id != resource.stored_as {
+        convert_event(&mut value, &version.gvk);
+    } else if is_other(resource, version, entry) {
+        value["apiVersion"] = version.gvk.api_version().into();
+        version.schema.prune(&mut value);
+        version.schema.default(&mut value);
+    }
+    Ok(value)
+}
+
+/// A stored object as bytes in this version: nearly always the stored bytes themselves.
+pub(crate) fn served(resource: &Resource, version: &Version, entry: &Stored) -> Bytes {
+    if !is_other(resource, version, entry) {
+        return entry.bytes.clone();
+    }
+    match tree(resource, version, entry) {
+        Ok(value) => finished(version, &value, &entry.revision.to_string()),
+        Err(_) => entry.bytes.clone(),
+    }
+}
+
+/// Whether it was written in another version, or under another schema of a custom resource.
+fn is_other(resource: &Resource, version: &Version, entry: &Stored) -> bool {
+    let written_as = entry.beside.object.as_ref().map(|object| object.api_version());
+    let same_version = written_as.is_some_and(|written| written == version.gvk.api_version());
+    !same_version || (resource.is_custom() && entry.revision < resource.since)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_revision_finds_its_place() {
+        let object = json!({
+            "zeta": 1, "kind": "x", "metadata": {"name": "n", "uid": "u", "annotations": {"a": "b"}}, "alpha": {},
+        });
+        let (bytes, at) = write(&object, "g/v1", "File", None);
+        assert_eq!(
+            String::from_utf8(bytes.clone()).unwrap(),
+            r#"{"apiVersion":"g/v1","kind":"File","metadata":{"annotations":{"a":"b"},"name":"n","uid":"u"},"alpha":{},"zeta":1}"#
+        );
+        assert!(bytes[at..].starts_with(b"\"uid\""));
+        let (bytes, _) = write(&object, "g/v1", "File", Some("7"));
+        assert!(String::from_utf8(bytes).unwrap().contains(r#""name":"n","resourceVersion":"7","uid":"u""#));
+    }
+}

@@ -1,0 +1,113 @@
+//! What a client sends: decoded, checked against the path, pruned and defaulted.
+
+use concert_api::{FieldError, Status, decode};
+use serde_json::Value;
+
+use crate::target::{FieldValidation, Target};
+
+/// A decoded object and what the client should be warned about.
+#[derive(Clone, Debug)]
+pub(crate) struct Incoming {
+    pub(crate) value: Value,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Reads an object of the target's kind from a request body.
+pub(crate) fn read(target: &Target, body: &[u8], validation: FieldValidation) -> Result<Incoming, Status> {
+    let kind = &target.resource.kind;
+    let decoded = decode(body).map_err(|error| {
+        let body = String::from_utf8_lossy(&body[..body.len().min(200)]);
+        Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {error} ({body})"
+        ))
+    })?;
+    let mut value = decoded.value;
+    if !value.is_object() {
+        return Err(Status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: json: cannot unmarshal into Go value of type struct"
+        )));
+    }
+    check_type(target, &mut value)?;
+    finish(target, value, &decoded.duplicates, validation)
+}
+
+/// Prunes and defaults an object that a patch has made, as if it had been sent.
+pub(crate) fn patched(target: &Target, mut value: Value, validation: FieldValidation) -> Result<Incoming, Status> {
+    check_type(target, &mut value)?;
+    finish(target, value, &[], validation)
+}
+
+fn finish(
+    target: &Target,
+    mut value: Value,
+    duplicates: &[String],
+    validation: FieldValidation,
+) -> Result<Incoming, Status> {
+    let version = target.version();
+    let kind = &version.gvk.kind;
+    let unknown = match target.resource.builtin {
+        Some(builtin) => {
+            if let Some(fault) = builtin.decode_fault(&value) {
+                return Err(Status::bad_request(fault));
+            }
+            builtin.prune(&mut value)
+        }
+        None => {
+            if let Some(fault) = version.schema.decode_fault(&value) {
+                return Err(Status::bad_request(fault));
+            }
+            version.schema.prune(&mut value)
+        }
+    };
+    let duplicates = duplicates.iter().map(|path| format!("duplicate field {path:?}"));
+    let warnings: Vec<String> =
+        duplicates.chain(unknown.iter().map(|path| format!("unknown field {path:?}"))).collect();
+    let warnings = match validation {
+        FieldValidation::Ignore => Vec::new(),
+        FieldValidation::Warn => warnings,
+        FieldValidation::Strict if warnings.is_empty() => warnings,
+        FieldValidation::Strict => {
+            return Err(Status::bad_request(format!(
+                "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {}",
+                version.gvk.version,
+                warnings.join(", ")
+            )));
+        }
+    };
+    if target.resource.is_custom() {
+        version.schema.default(&mut value);
+    }
+    Ok(Incoming { value, warnings })
+}
+
+/// apiVersion and kind must be those of the path; objects of built-in kinds may leave them out.
+fn check_type(target: &Target, value: &mut Value) -> Result<(), Status> {
+    let gvk = &target.version().gvk;
+    let expected = gvk.api_version();
+    let found = |field: &str| value[field].as_str().unwrap_or_default().to_owned();
+    let (api_version, kind) = (found("apiVersion"), found("kind"));
+    if target.resource.is_custom() {
+        if api_version != expected {
+            return Err(Status::bad_request(format!(
+                "the API version in the data ({api_version}) does not match the expected API version ({expected})"
+            )));
+        }
+        if kind != gvk.kind {
+            let error = FieldError::invalid("kind", kind.as_str(), format!("must be {}", gvk.kind));
+            let sent = concert_api::Gvk { kind, ..gvk.clone() };
+            return Err(Status::invalid(&sent, concert_api::meta::text(value, "name"), &[error]));
+        }
+        return Ok(());
+    }
+    let mismatch = (!api_version.is_empty() && api_version != expected) || (!kind.is_empty() && kind != gvk.kind);
+    if mismatch {
+        let version = api_version.rsplit('/').next().unwrap_or_default();
+        return Err(Status::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {}: no kind {kind:?} is registered for version {api_version:?} of this resource",
+            gvk.kind
+        )));
+    }
+    value["apiVersion"] = expected.into();
+    value["kind"] = gvk.kind.clone().into();
+    Ok(())
+}

@@ -1,0 +1,233 @@
+//! The kinds this server knows: built-in ones from data, custom ones from their definitions.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use bytes::Bytes;
+use concert_api::{GroupResource, Gvk};
+use concert_schema::{Builtin, Column, Definition, Schema, Scope, builtins};
+use concert_store::Snapshot;
+use serde_json::Value;
+
+use crate::beside::Parsed;
+
+/// One resource: what its paths, its discovery entry and its objects are made from. There is one generic handler;
+/// everything in which kinds differ is data here.
+#[derive(Debug)]
+pub(crate) struct Resource {
+    /// How it is named in paths and errors.
+    pub(crate) id: GroupResource,
+    /// Where its objects are stored: events of both groups are the same objects.
+    pub(crate) stored_as: GroupResource,
+    /// What they are stored as.
+    pub(crate) stored: Gvk,
+    pub(crate) kind: String,
+    pub(crate) list_kind: String,
+    pub(crate) singular: String,
+    pub(crate) short_names: Vec<String>,
+    pub(crate) categories: Vec<String>,
+    pub(crate) namespaced: bool,
+    pub(crate) versions: Vec<Version>,
+    /// The built-in kind's rules; `None` for custom resources.
+    pub(crate) builtin: Option<&'static Builtin>,
+    /// Objects written before this revision were written under another schema.
+    pub(crate) since: u64,
+    /// The definition is being deleted: no new objects.
+    pub(crate) terminating: bool,
+}
+
+/// One version of a resource.
+#[derive(Debug)]
+pub(crate) struct Version {
+    pub(crate) gvk: Gvk,
+    pub(crate) served: bool,
+    pub(crate) storage: bool,
+    /// Whether status is a subresource.
+    pub(crate) status: bool,
+    pub(crate) schema: Schema,
+    /// The schema of a custom resource as it was written, for OpenAPI.
+    pub(crate) openapi: Value,
+    pub(crate) columns: Vec<Column>,
+    /// Warns those who use it.
+    pub(crate) deprecated: Option<String>,
+}
+
+impl Resource {
+    pub(crate) fn is_custom(&self) -> bool {
+        self.builtin.is_none()
+    }
+
+    pub(crate) fn version(&self, name: &str) -> Option<&Version> {
+        self.versions.iter().find(|version| version.served && version.gvk.version == name)
+    }
+
+    /// The version that objects are stored in.
+    pub(crate) fn storage(&self) -> &Version {
+        self.versions.iter().find(|version| version.storage).unwrap_or(&self.versions[0])
+    }
+
+    fn from_builtin(builtin: &'static Builtin) -> Self {
+        let version = Version {
+            gvk: builtin.gvk.clone(),
+            served: true,
+            storage: true,
+            status: builtin.has_status,
+            schema: builtin.schema.clone(),
+            openapi: Value::Null,
+            columns: builtin.columns.clone(),
+            deprecated: None,
+        };
+        let texts = |list: &[&str]| list.iter().map(ToString::to_string).collect();
+        Self {
+            id: GroupResource::new(builtin.gvk.group.as_str(), builtin.plural),
+            stored_as: builtin.stored_as.clone(),
+            stored: Gvk::new(builtin.stored_as.group.as_ref(), builtin.gvk.version.as_str(), builtin.gvk.kind.as_str()),
+            list_kind: format!("{}List", builtin.gvk.kind),
+            kind: builtin.gvk.kind.clone(),
+            singular: builtin.singular.to_owned(),
+            short_names: texts(builtin.short_names),
+            categories: texts(builtin.categories),
+            namespaced: builtin.namespaced,
+            versions: vec![version],
+            builtin: Some(builtin),
+            since: 0,
+            terminating: false,
+        }
+    }
+
+    fn from_definition(definition: Definition, since: u64, terminating: bool) -> Self {
+        let (group, kind) = (definition.group, definition.names.kind);
+        let storage = definition.versions.iter().find(|version| version.storage).map(|version| version.name.clone());
+        let stored = Gvk::new(group.as_str(), storage.unwrap_or_default(), kind.as_str());
+        let versions = definition.versions.into_iter().map(|version| Version {
+            gvk: Gvk::new(group.as_str(), version.name, kind.as_str()),
+            served: version.served,
+            storage: version.storage,
+            status: version.has_status,
+            schema: version.schema,
+            openapi: version.openapi,
+            columns: version.columns,
+            deprecated: version.deprecation_warning,
+        });
+        let id = GroupResource::new(group.as_str(), definition.names.plural);
+        Self {
+            stored_as: id.clone(),
+            id,
+            stored,
+            list_kind: definition.names.list_kind,
+            singular: definition.names.singular,
+            short_names: definition.names.short_names,
+            categories: definition.names.categories,
+            namespaced: definition.scope == Scope::Namespaced,
+            versions: versions.collect(),
+            kind,
+            builtin: None,
+            since,
+            terminating,
+        }
+    }
+}
+
+/// The resource of definitions.
+pub(crate) fn definitions() -> GroupResource {
+    GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions")
+}
+
+/// The resource of namespaces.
+pub(crate) fn namespaces() -> GroupResource {
+    GroupResource::new("", "namespaces")
+}
+
+/// All kinds at one moment. Never changed: a changed definition makes a new one.
+#[derive(Debug, Default)]
+pub(crate) struct Kinds {
+    resources: BTreeMap<GroupResource, Arc<Resource>>,
+    /// Revisions of the definitions this was made from.
+    made_from: BTreeMap<String, u64>,
+    pub(crate) discovery: OnceLock<crate::discovery::Documents>,
+    pub(crate) openapi: RwLock<BTreeMap<String, Bytes>>,
+}
+
+impl Kinds {
+    pub(crate) fn get(&self, group: &str, resource: &str) -> Option<&Arc<Resource>> {
+        self.resources.get(&GroupResource::new(group, resource))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.resources.values()
+    }
+
+    /// Served group-versions and their resources, in order.
+    pub(crate) fn group_versions(&self) -> BTreeMap<(String, String), Vec<(Arc<Resource>, usize)>> {
+        let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for resource in self.resources.values() {
+            for (place, version) in resource.versions.iter().enumerate().filter(|(_, version)| version.served) {
+                let name = (version.gvk.group.clone(), version.gvk.version.clone());
+                found.entry(name).or_default().push((Arc::clone(resource), place));
+            }
+        }
+        found
+    }
+}
+
+/// The current kinds, renewed from the stored definitions.
+#[derive(Debug, Default)]
+pub(crate) struct Registry(RwLock<Arc<Kinds>>);
+
+impl Registry {
+    /// The kinds of a fork: shared until one of both changes a definition.
+    pub(crate) fn fork(&self) -> Self {
+        Self(RwLock::new(self.current()))
+    }
+
+    pub(crate) fn current(&self) -> Arc<Kinds> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Brings the kinds up to the definitions in `snapshot`; compiles only what changed.
+    pub(crate) fn refresh(&self, snapshot: &Snapshot<Parsed>) -> Arc<Kinds> {
+        let stored: BTreeMap<String, u64> = snapshot
+            .range(&definitions(), None, None)
+            .map(|(key, entry)| (key.name.to_string(), entry.revision))
+            .collect();
+        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if current.made_from == stored && !current.resources.is_empty() {
+            return Arc::clone(&current);
+        }
+        let mut resources = BTreeMap::new();
+        for (key, entry) in snapshot.range(&definitions(), None, None) {
+            let before = current.made_from.get(&*key.name).filter(|revision| **revision == entry.revision);
+            let kept = before.and_then(|_| current.resources.values().find(|one| one.id.to_string() == *key.name));
+            let resource = kept.cloned().or_else(|| compile(entry, &current));
+            resources.extend(resource.map(|resource| (resource.id.clone(), resource)));
+        }
+        for builtin in builtins() {
+            let resource = Resource::from_builtin(builtin);
+            resources.insert(resource.id.clone(), Arc::new(resource));
+        }
+        *current = Arc::new(Kinds { resources, made_from: stored, ..Kinds::default() });
+        Arc::clone(&current)
+    }
+}
+
+/// Makes a resource from a stored definition; `None` if it is not served (not established, or not readable).
+fn compile(entry: &crate::beside::Stored, before: &Kinds) -> Option<Arc<Resource>> {
+    let value: Value = serde_json::from_slice(&entry.bytes).ok()?;
+    if !concert_api::Condition::is_true(&value, "Established") {
+        return None;
+    }
+    let definition = Definition::from_value(&value)
+        .inspect_err(|errors| tracing::error!(?errors, "a stored definition cannot be compiled"))
+        .ok()?;
+    let id = GroupResource::new(definition.group.as_str(), definition.names.plural.as_str());
+    // A write that left the versions as they were (status, labels) does not make stored objects old.
+    let same = before.resources.get(&id).filter(|old| {
+        old.versions.len() == definition.versions.len()
+            && old.versions.iter().zip(&definition.versions).all(|(a, b)| {
+                a.gvk.version == b.name && a.openapi == b.openapi && (a.storage, a.status) == (b.storage, b.has_status)
+            })
+    });
+    let since = same.map_or(entry.revision, |old| old.since);
+    let terminating = concert_api::meta::is_deleting(&value);
+    Some(Arc::new(Resource::from_definition(definition, since, terminating)))
+}

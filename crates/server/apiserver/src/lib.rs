@@ -1,0 +1,57 @@
+//! A Kubernetes API server over an embedded store.
+//!
+//! ```text
+//!   TLS listener (listen) ─► token (auth) ─┐
+//!   in process, without a socket ──────────┴─► Server: a tower Service
+//!        route ─► discovery · openapi · version · health
+//!              └► one generic handler for every kind, driven by schema data (kinds)
+//!                    read · watch ◄── store ◄── write · delete
+//! ```
+//!
+//! A [`Server`] is cheap to clone and is itself the tower `Service`. A test builds one in memory, prepares it, and
+//! [forks](Server::fork) it in microseconds for every case:
+//!
+//! ```
+//! use concert_apiserver::Server;
+//! use concert_world::World;
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+//! let prepared = Server::in_memory(World::simulated(1)).await;
+//! let fork = prepared.fork(World::simulated(2));
+//! let request = http::Request::get("/api/v1/namespaces/default").body(http_body_util::Empty::<bytes::Bytes>::new());
+//! assert_eq!(fork.answer(request.unwrap()).await.status(), 200);
+//! # });
+//! ```
+//!
+//! It knows no Kubernetes client and no kind by name but those that own others (namespaces, definitions). Where it
+//! differs from the real server is listed in `docs/differences.md`.
+
+mod auth;
+mod beside;
+mod definition;
+mod delete;
+mod discovery;
+mod encode;
+mod incoming;
+mod kinds;
+mod kubeconfig;
+mod listen;
+mod openapi;
+mod pki;
+mod read;
+mod respond;
+mod rules;
+mod select;
+mod server;
+mod table;
+mod target;
+mod watch;
+mod write;
+
+pub use auth::Token;
+pub use concert_store::{Durability, OpenError, Options, Window};
+pub use kubeconfig::Kubeconfig;
+pub use listen::{ListenError, Listener};
+pub use pki::{Pki, PkiError};
+pub use respond::Body;
+pub use server::{Server, StartError};

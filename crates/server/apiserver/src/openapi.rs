@@ -1,0 +1,177 @@
+//! OpenAPI v3: one document per group-version, rendered when first asked for.
+
+use std::sync::PoisonError;
+
+use bytes::Bytes;
+use concert_schema::definitions;
+use http::Response;
+use serde_json::{Map, Value, json};
+
+use crate::Server;
+use crate::discovery::fingerprint;
+use crate::kinds::{Kinds, Resource, Version};
+use crate::respond::{self, Body};
+
+impl Server {
+    /// `/openapi/v3`, or one document of it.
+    pub(crate) fn openapi(&self, document: Option<&str>) -> Response<Body> {
+        let kinds = self.kinds();
+        let Some(name) = document else {
+            let paths: Map<String, Value> = kinds
+                .group_versions()
+                .keys()
+                .map(|(group, version)| {
+                    let name = document_name(group, version);
+                    let hash = rendered(&kinds, &name).map_or(0, |bytes| fingerprint(&bytes));
+                    let url = format!("/openapi/v3/{name}?hash={hash:016X}");
+                    (name, json!({"serverRelativeURL": url}))
+                })
+                .collect();
+            return respond::json(200, &json!({"paths": paths}));
+        };
+        rendered(&kinds, name).map_or_else(respond::nowhere, |document| respond::bytes(200, document))
+    }
+}
+
+fn document_name(group: &str, version: &str) -> String {
+    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
+}
+
+fn rendered(kinds: &Kinds, name: &str) -> Option<Bytes> {
+    if let Some(found) = kinds.openapi.read().unwrap_or_else(PoisonError::into_inner).get(name) {
+        return Some(found.clone());
+    }
+    let versions = kinds.group_versions();
+    let ((_, version), resources) = versions.iter().find(|((group, version), _)| document_name(group, version) == name)?;
+    let mut paths = Map::new();
+    let mut schemas = Map::new();
+    for (resource, place) in resources {
+        let version = &resource.versions[*place];
+        add_paths(&mut paths, name, resource, version);
+        add_schemas(&mut schemas, resource, version);
+    }
+    add_definition(&mut schemas, META);
+    let document = json!({
+        "openapi": "3.0.0", "info": {"title": "Concert", "version": version},
+        "paths": paths, "components": {"schemas": schemas},
+    });
+    let bytes = Bytes::from(document.to_string());
+    kinds.openapi.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), bytes.clone());
+    Some(bytes)
+}
+
+const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+/// A schema of the built-in kinds and all it refers to, with references as OpenAPI writes them.
+fn add_definition(schemas: &mut Map<String, Value>, name: &str) {
+    let Some(definition) = definitions().get(name).filter(|_| !schemas.contains_key(name)) else { return };
+    let mut definition = definition.clone();
+    let mut referred = Vec::new();
+    rewrite_references(&mut definition, &mut referred);
+    schemas.insert(name.to_owned(), definition);
+    for name in referred {
+        add_definition(schemas, &name);
+    }
+}
+
+fn rewrite_references(schema: &mut Value, referred: &mut Vec<String>) {
+    match schema {
+        Value::Object(members) => {
+            if let Some(Value::String(name)) = members.get_mut("$ref") {
+                referred.push(name.clone());
+                *name = format!("#/components/schemas/{name}");
+            }
+            members.values_mut().for_each(|member| rewrite_references(member, referred));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| rewrite_references(item, referred)),
+        _ => {}
+    }
+}
+
+/// The name of a kind's schema; for custom resources the group's parts reversed, version, kind.
+fn schema_name(resource: &Resource, version: &Version) -> String {
+    if let Some(builtin) = resource.builtin {
+        return builtin.definition.to_owned();
+    }
+    let group = version.gvk.group.split('.').rev().collect::<Vec<_>>().join(".");
+    format!("{group}.{}.{}", version.gvk.version, version.gvk.kind)
+}
+
+fn gvk(version: &Version) -> Value {
+    json!({"group": version.gvk.group, "version": version.gvk.version, "kind": version.gvk.kind})
+}
+
+fn add_schemas(schemas: &mut Map<String, Value>, resource: &Resource, version: &Version) {
+    let text = json!({"type": "string"});
+    let name = schema_name(resource, version);
+    let mut schema = if resource.builtin.is_some() {
+        add_definition(schemas, &name);
+        schemas.remove(&name).unwrap_or_default()
+    } else {
+        let mut schema = version.openapi.clone();
+        schema["properties"]["apiVersion"] = text.clone();
+        schema["properties"]["kind"] = text.clone();
+        schema["properties"]["metadata"] = json!({"allOf": [{"$ref": format!("#/components/schemas/{META}")}]});
+        schema
+    };
+    schema["x-kubernetes-group-version-kind"] = json!([gvk(version)]);
+    let list = json!({
+        "type": "object", "required": ["items"],
+        "properties": {
+            "apiVersion": text, "kind": text, "metadata": {"type": "object"},
+            "items": {"type": "array", "items": {"$ref": format!("#/components/schemas/{name}")}},
+        },
+        "x-kubernetes-group-version-kind": [{"group": version.gvk.group, "version": version.gvk.version, "kind": resource.list_kind}],
+    });
+    schemas.insert(name.clone(), schema);
+    schemas.insert(format!("{name}List"), list);
+}
+
+fn add_paths(paths: &mut Map<String, Value>, document: &str, resource: &Resource, version: &Version) {
+    let scope = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
+    let collection = format!("/{document}{scope}/{}", resource.id.resource);
+    let schema = format!("#/components/schemas/{}", schema_name(resource, version));
+    let answer = |reference: String| json!({"200": {"description": "OK", "content": {"application/json": {"schema": {"$ref": reference}}}}});
+    let operation = |action: &str, reference: &str| {
+        json!({
+            "x-kubernetes-action": action, "x-kubernetes-group-version-kind": gvk(version),
+            "operationId": format!("{action}{}{}", version.gvk.version, version.gvk.kind),
+            "responses": answer(reference.to_owned()),
+        })
+    };
+    let with_body = |action: &str, media: &str, body: Value| {
+        let mut operation = operation(action, &schema);
+        operation["requestBody"] = json!({"content": {media: {"schema": body}}});
+        operation["parameters"] = ["dryRun", "fieldManager", "fieldValidation"]
+            .iter()
+            .map(|name| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}}))
+            .collect();
+        operation
+    };
+    let object = json!({"$ref": schema});
+    paths.insert(
+        collection.clone(),
+        json!({
+            "get": operation("list", &format!("{schema}List")),
+            "post": with_body("post", "application/json", object.clone()),
+        }),
+    );
+    let one = json!({
+        "get": operation("get", &schema),
+        "put": with_body("put", "application/json", object),
+        "patch": with_body("patch", "application/merge-patch+json", json!({"type": "object"})),
+        "delete": operation("delete", &schema),
+    });
+    if version.status {
+        let mut status = one.clone();
+        if let Some(members) = status.as_object_mut() {
+            members.remove("delete");
+        }
+        paths.insert(format!("{collection}/{{name}}/status"), status);
+    }
+    paths.insert(format!("{collection}/{{name}}"), one);
+    if resource.namespaced {
+        let all = json!({"get": operation("list", &format!("{schema}List"))});
+        paths.insert(format!("/{document}/{}", resource.id.resource), all);
+    }
+}

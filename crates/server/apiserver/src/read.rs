@@ -1,0 +1,259 @@
+//! Getting and listing.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use bytes::{BufMut, Bytes, BytesMut};
+use concert_api::{ObjectKey, Status};
+use concert_store::{RevisionError, Snapshot};
+use futures::Stream;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::Server;
+use crate::beside::{Parsed, Stored, beginning};
+use crate::encode;
+use crate::respond::Form;
+use crate::select::Selection;
+use crate::table;
+use crate::target::{Query, Target};
+
+/// Lists go out in pieces of about this size.
+const PIECE: usize = 64 << 10;
+/// How long a list waits for a revision that is not there yet.
+const FUTURE_PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
+
+/// The objects of a list and where it ends.
+pub(crate) struct Page {
+    revision: u64,
+    entries: Vec<Arc<Stored>>,
+    continue_token: String,
+    remaining: Option<usize>,
+}
+
+/// What a continue token says: the revision of the first page and the last key of the page before.
+#[derive(Serialize, Deserialize)]
+struct Token {
+    v: String,
+    rv: u64,
+    start: String,
+}
+
+impl Server {
+    /// GET of one object.
+    pub(crate) fn get(&self, target: &Target, query: &Query, form: Form) -> Result<Bytes, Status> {
+        let name = target.name.as_deref().unwrap_or_default();
+        let snapshot = self.store().snapshot();
+        let Some(entry) = snapshot.get(&target.key(name)) else {
+            return Err(Status::not_found(&target.resource.id, name));
+        };
+        self.shaped(target, query, form, entry)
+    }
+
+    /// One object in the form the client wants.
+    pub(crate) fn shaped(&self, target: &Target, query: &Query, form: Form, entry: &Stored) -> Result<Bytes, Status> {
+        let revision = entry.revision.to_string();
+        match form {
+            Form::Object | Form::AggregatedDiscovery(_) => Ok(encode::served(&target.resource, target.version(), entry)),
+            Form::Table => {
+                let object = encode::tree(&target.resource, target.version(), entry)?;
+                let table = table::table(target, query, &[object], &json!({"resourceVersion": revision}), self.now());
+                Ok(table.to_string().into())
+            }
+            Form::Metadata => {
+                let object = encode::tree(&target.resource, target.version(), entry)?;
+                Ok(table::metadata_only(&object).to_string().into())
+            }
+        }
+    }
+
+    /// Finds the objects of a list at one revision.
+    pub(crate) async fn page(&self, target: &Target, query: &Query) -> Result<Page, Status> {
+        let selection = Selection::of(target, query)?;
+        let (snapshot, after) = self.listed_state(query).await?;
+        let namespace = selection.namespace.as_deref();
+        let limit = if query.limit == 0 || query.resource_version == "0" { usize::MAX } else { query.limit };
+        let mut entries = Vec::new();
+        let mut objects = snapshot.range(&target.resource.stored_as, namespace, after.as_ref());
+        let mut last = None;
+        while entries.len() < limit {
+            let Some((key, entry)) = objects.next() else { break };
+            if selection.matches(key, entry) {
+                entries.push(Arc::clone(entry));
+                last = Some(key.clone());
+            }
+        }
+        let rest = if entries.len() == limit { objects.count() } else { 0 };
+        let revision = snapshot.revision();
+        let continue_token = match last {
+            Some(last) if rest > 0 => write_token(revision, &last),
+            _ => String::new(),
+        };
+        let remaining = (rest > 0 && !selection.is_narrowed()).then_some(rest);
+        Ok(Page { revision, entries, continue_token, remaining })
+    }
+
+    /// The state that a list reads, and the key after which it goes on.
+    async fn listed_state(&self, query: &Query) -> Result<(Snapshot<Parsed>, Option<ObjectKey>), Status> {
+        check_version_match(query)?;
+        if !query.continue_token.is_empty() {
+            let (revision, start) = read_token(&query.continue_token)?;
+            let snapshot = self.store().snapshot_at(revision).map_err(|error| match error {
+                RevisionError::Compacted { .. } => Status::expired(EXPIRED_TOKEN),
+                RevisionError::Future { .. } => Status::bad_request("continue token is from the future"),
+            })?;
+            return Ok((snapshot, Some(start)));
+        }
+        let asked = revision("resourceVersion", &query.resource_version)
+            .map_err(|status| Status::bad_request(format!("invalid resource version: {}", status.message)))?;
+        let exact = query.version_match == "Exact" || (query.version_match.is_empty() && query.limit > 0);
+        if let Some(asked) = asked.filter(|asked| *asked > 0) {
+            self.wait_for(asked).await?;
+            if exact {
+                let snapshot = self.store().snapshot_at(asked).map_err(|_| {
+                    Status::expired(format!("The resourceVersion for the provided list is too old: {asked}"))
+                })?;
+                return Ok((snapshot, None));
+            }
+        }
+        Ok((self.store().snapshot(), None))
+    }
+
+    /// Waits a while for a revision that is not written yet.
+    pub(crate) async fn wait_for(&self, revision: u64) -> Result<(), Status> {
+        let mut revisions = self.store().revisions();
+        let arrived = tokio::time::timeout(FUTURE_PATIENCE, revisions.wait_for(|current| *current >= revision)).await;
+        match arrived {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(Status::too_large_revision(revision, self.store().snapshot().revision())),
+        }
+    }
+
+    /// A page as one document in the form the client wants.
+    pub(crate) fn page_document(&self, target: &Target, query: &Query, form: Form, page: &Page) -> Result<Value, Status> {
+        let objects: Vec<Value> = page
+            .entries
+            .iter()
+            .map(|entry| encode::tree(&target.resource, target.version(), entry))
+            .collect::<Result<_, _>>()?;
+        if form == Form::Table {
+            return Ok(table::table(target, query, &objects, &page.metadata(), self.now()));
+        }
+        let items: Vec<Value> = objects.iter().map(table::metadata_only).collect();
+        Ok(json!({
+            "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+            "metadata": page.metadata(), "items": items,
+        }))
+    }
+}
+
+const EXPIRED_TOKEN: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.";
+
+impl Page {
+    fn metadata(&self) -> Value {
+        let mut metadata = json!({"resourceVersion": self.revision.to_string()});
+        if !self.continue_token.is_empty() {
+            metadata["continue"] = self.continue_token.clone().into();
+        }
+        if let Some(remaining) = self.remaining {
+            metadata["remainingItemCount"] = remaining.into();
+        }
+        metadata
+    }
+
+    /// The page as a list of whole objects, piece by piece: the stored bytes, never one buffer.
+    pub(crate) fn pieces(self, target: &Target) -> impl Stream<Item = Bytes> + Send + 'static {
+        let version = target.version();
+        let head = format!(
+            "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{},\"items\":[",
+            target.resource.list_kind,
+            version.gvk.api_version(),
+            self.metadata()
+        );
+        let target = target.clone();
+        let state = (Some(head), self.entries.into_iter().enumerate(), target, false);
+        futures::stream::unfold(state, |(head, mut entries, target, done)| async move {
+            if done {
+                return None;
+            }
+            let mut piece = BytesMut::with_capacity(PIECE + 4096);
+            piece.extend_from_slice(head.unwrap_or_default().as_bytes());
+            let mut done = false;
+            while piece.len() < PIECE {
+                let Some((place, entry)) = entries.next() else {
+                    piece.extend_from_slice(b"]}");
+                    done = true;
+                    break;
+                };
+                if place > 0 {
+                    piece.put_u8(b',');
+                }
+                push_item(&mut piece, &target, &entry);
+            }
+            Some((piece.freeze(), (None, entries, target, done)))
+        })
+    }
+}
+
+/// Items of custom resources keep their apiVersion and kind, those of built-in kinds leave them out.
+fn push_item(piece: &mut BytesMut, target: &Target, entry: &Stored) {
+    let bytes = encode::served(&target.resource, target.version(), entry);
+    if target.resource.is_custom() {
+        piece.extend_from_slice(&bytes);
+    } else {
+        let gvk = &target.version().gvk;
+        let head = beginning(&gvk.api_version(), &gvk.kind);
+        piece.put_u8(b'{');
+        piece.extend_from_slice(bytes.strip_prefix(head.as_bytes()).unwrap_or(&bytes[1..]));
+    }
+}
+
+/// Reads a resourceVersion; `None` if empty.
+pub(crate) fn revision(field: &str, text: &str) -> Result<Option<u64>, Status> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    text.parse().map(Some).map_err(|_| {
+        let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+        Status::failure(500, "", format!("{field}: Invalid value: {text:?}: {why}"))
+    })
+}
+
+fn check_version_match(query: &Query) -> Result<(), Status> {
+    let field = "resourceVersionMatch";
+    let error = match query.version_match.as_str() {
+        "" => return Ok(()),
+        _ if query.resource_version.is_empty() => {
+            concert_api::FieldError::forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided")
+        }
+        _ if !query.continue_token.is_empty() => {
+            concert_api::FieldError::forbidden(field, "resourceVersionMatch is forbidden when continue is provided")
+        }
+        "Exact" if query.resource_version == "0" => concert_api::FieldError::forbidden(
+            field,
+            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+        ),
+        "Exact" | "NotOlderThan" => return Ok(()),
+        other => concert_api::FieldError::new(
+            field,
+            concert_api::Fault::NotSupported(other.into(), vec!["Exact".into(), "NotOlderThan".into(), String::new()]),
+            "",
+        ),
+    };
+    let gvk = concert_api::Gvk::new("meta.k8s.io", "", "ListOptions");
+    Err(Status::invalid(&gvk, "", &[error]))
+}
+
+fn write_token(revision: u64, last: &ObjectKey) -> String {
+    let token = Token { v: "meta.k8s.io/v1".into(), rv: revision, start: format!("{}/{}", last.namespace, last.name) };
+    BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
+}
+
+fn read_token(text: &str) -> Result<(u64, ObjectKey), Status> {
+    let bad = |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
+    let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).map_err(|error| bad(&error.to_string()))?;
+    let token: Token = serde_json::from_slice(&bytes).map_err(|error| bad(&error.to_string()))?;
+    let (namespace, name) = token.start.split_once('/').ok_or_else(|| bad("the start key is malformed"))?;
+    Ok((token.rv, ObjectKey::new(namespace, name)))
+}

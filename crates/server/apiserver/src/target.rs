@@ -1,0 +1,274 @@
+//! What a request is about: its path and its query, read once.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use concert_api::{FieldSelector, LabelSelector, ObjectKey, Status};
+use concert_store::Key;
+
+use crate::kinds::{Kinds, Resource, Version};
+
+/// Where a path leads.
+#[derive(Debug)]
+pub(crate) enum Route<'a> {
+    /// `/api`, `/apis`, `/apis/G`, `/apis/G/V`: the segments.
+    Discovery(Vec<&'a str>),
+    /// `/openapi/v3`, or one document of it.
+    OpenApi(Option<&'a str>),
+    /// `/version`.
+    Version,
+    /// `/healthz`, `/livez`, `/readyz`.
+    Health,
+    /// A resource, a namespace's resources, or one object.
+    Resource(Path<'a>),
+}
+
+/// A resource path, not yet checked against the kinds.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Path<'a> {
+    pub(crate) group: &'a str,
+    pub(crate) version: &'a str,
+    pub(crate) resource: &'a str,
+    pub(crate) namespace: Option<Cow<'a, str>>,
+    pub(crate) name: Option<Cow<'a, str>>,
+    pub(crate) subresource: Option<&'a str>,
+}
+
+/// Reads a path; `None` leads nowhere.
+pub(crate) fn route(path: &str) -> Option<Route<'_>> {
+    let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
+    match segments.as_slice() {
+        ["version"] => Some(Route::Version),
+        ["healthz" | "livez" | "readyz", ..] => Some(Route::Health),
+        ["openapi", "v3"] => Some(Route::OpenApi(None)),
+        ["openapi", "v3", ..] => path.trim_start_matches('/').strip_prefix("openapi/v3/").map(|rest| Route::OpenApi(Some(rest))),
+        ["api"] | ["api", _] | ["apis"] | ["apis", _] | ["apis", _, _] => Some(Route::Discovery(segments)),
+        ["api", version, rest @ ..] => resource_path("", version, rest).map(Route::Resource),
+        ["apis", group, version, rest @ ..] => resource_path(group, version, rest).map(Route::Resource),
+        _ => None,
+    }
+}
+
+fn resource_path<'a>(group: &'a str, version: &'a str, rest: &[&'a str]) -> Option<Path<'a>> {
+    let path = |resource, namespace, name, subresource| {
+        Some(Path { group, version, resource, namespace, name, subresource })
+    };
+    match *rest {
+        // A namespace itself, or one of its own subresources.
+        ["namespaces", name] if group.is_empty() => path("namespaces", None, Some(decoded(name)?), None),
+        ["namespaces", name, sub @ ("status" | "finalize")] if group.is_empty() => {
+            path("namespaces", None, Some(decoded(name)?), Some(sub))
+        }
+        ["namespaces", namespace, resource] => path(resource, Some(decoded(namespace)?), None, None),
+        ["namespaces", namespace, resource, name] => {
+            path(resource, Some(decoded(namespace)?), Some(decoded(name)?), None)
+        }
+        ["namespaces", namespace, resource, name, sub] => {
+            path(resource, Some(decoded(namespace)?), Some(decoded(name)?), Some(sub))
+        }
+        [resource] => path(resource, None, None, None),
+        [resource, name] => path(resource, None, Some(decoded(name)?), None),
+        [resource, name, sub] => path(resource, None, Some(decoded(name)?), Some(sub)),
+        _ => None,
+    }
+}
+
+/// A path segment without its percent escapes; `None` if what they mean is no text or could be mistaken for a path.
+fn decoded(segment: &str) -> Option<Cow<'_, str>> {
+    if segment.is_empty() {
+        return None;
+    }
+    if !segment.contains('%') {
+        return Some(Cow::Borrowed(segment));
+    }
+    let mut bytes = Vec::with_capacity(segment.len());
+    let mut rest = segment.as_bytes();
+    while let Some((first, tail)) = rest.split_first() {
+        if *first == b'%' {
+            let (hex, tail) = tail.split_at_checked(2)?;
+            bytes.push(u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()?);
+            rest = tail;
+        } else {
+            bytes.push(*first);
+            rest = tail;
+        }
+    }
+    let text = String::from_utf8(bytes).ok()?;
+    (!text.contains(['/', '\0'])).then_some(Cow::Owned(text))
+}
+
+/// A path that leads to a resource we have.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) resource: Arc<Resource>,
+    version: usize,
+    /// `None`: all namespaces, or cluster-scoped.
+    pub(crate) namespace: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) status: bool,
+}
+
+impl Target {
+    /// Finds the resource; `None` leads nowhere.
+    pub(crate) fn find(kinds: &Kinds, path: &Path<'_>) -> Option<Self> {
+        let resource = kinds.get(path.group, path.resource)?;
+        let named = |version: &Version| version.served && version.gvk.version == path.version;
+        let version = resource.versions.iter().position(named)?;
+        let scope_fits = if resource.namespaced {
+            path.namespace.is_some() || path.name.is_none()
+        } else {
+            path.namespace.is_none()
+        };
+        let status = match path.subresource {
+            None => false,
+            Some("status") if resource.versions[version].status => true,
+            Some(_) => return None,
+        };
+        scope_fits.then(|| Self {
+            resource: Arc::clone(resource),
+            version,
+            namespace: path.namespace.as_deref().map(str::to_owned),
+            name: path.name.as_deref().map(str::to_owned),
+            status,
+        })
+    }
+
+    pub(crate) fn version(&self) -> &Version {
+        &self.resource.versions[self.version]
+    }
+
+    /// The stored key of the object with this name.
+    pub(crate) fn key(&self, name: &str) -> Key {
+        let namespace = self.namespace.as_deref().unwrap_or_default();
+        Key { resource: self.resource.stored_as.clone(), object: ObjectKey::new(namespace, name) }
+    }
+
+    /// The same resource and version, at another object.
+    pub(crate) fn at(&self, object: &ObjectKey) -> Self {
+        Self {
+            namespace: (!object.namespace.is_empty()).then(|| object.namespace.to_string()),
+            name: Some(object.name.to_string()),
+            ..self.clone()
+        }
+    }
+
+    /// A target in the storage version, for what the server does itself.
+    pub(crate) fn stored(resource: &Arc<Resource>, object: &ObjectKey) -> Self {
+        let version = resource.versions.iter().position(|version| version.storage).unwrap_or(0);
+        Self { resource: Arc::clone(resource), version, namespace: None, name: None, status: false }.at(object)
+    }
+}
+
+/// How strictly unknown and duplicate fields are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) enum FieldValidation {
+    Ignore,
+    #[default]
+    Warn,
+    Strict,
+}
+
+/// The query of a request.
+#[derive(Debug, Default)]
+pub(crate) struct Query {
+    pub(crate) labels: LabelSelector,
+    pub(crate) fields: FieldSelector,
+    pub(crate) watch: bool,
+    pub(crate) bookmarks: bool,
+    pub(crate) initial_events: Option<bool>,
+    pub(crate) resource_version: String,
+    pub(crate) version_match: String,
+    pub(crate) limit: usize,
+    pub(crate) continue_token: String,
+    pub(crate) timeout_seconds: Option<u64>,
+    pub(crate) field_validation: FieldValidation,
+    pub(crate) include_object: String,
+    pub(crate) pretty: bool,
+    pub(crate) dry_run: bool,
+}
+
+impl Query {
+    pub(crate) fn parse(query: &str) -> Result<Self, Status> {
+        let bad = |error: &dyn std::fmt::Display| Status::bad_request(error.to_string());
+        let is_true = |value: &str| matches!(value, "true" | "1");
+        let mut parsed = Self::default();
+        for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+            match &*key {
+                "labelSelector" => parsed.labels = LabelSelector::parse(&value).map_err(|error| bad(&error))?,
+                "fieldSelector" => parsed.fields = FieldSelector::parse(&value).map_err(|error| bad(&error))?,
+                "watch" => parsed.watch = is_true(&value),
+                "allowWatchBookmarks" => parsed.bookmarks = is_true(&value),
+                "sendInitialEvents" => parsed.initial_events = Some(is_true(&value)),
+                "resourceVersion" => parsed.resource_version = value.into_owned(),
+                "resourceVersionMatch" => parsed.version_match = value.into_owned(),
+                "limit" => parsed.limit = value.parse().unwrap_or(0),
+                "continue" => parsed.continue_token = value.into_owned(),
+                "timeoutSeconds" => parsed.timeout_seconds = value.parse().ok().filter(|seconds| *seconds > 0),
+                "fieldValidation" => parsed.field_validation = field_validation(&value)?,
+                "includeObject" => parsed.include_object = value.into_owned(),
+                "pretty" => parsed.pretty = is_true(&value),
+                "dryRun" => parsed.dry_run = dry_run(&value)?,
+                _ => {}
+            }
+        }
+        Ok(parsed)
+    }
+}
+
+fn field_validation(value: &str) -> Result<FieldValidation, Status> {
+    match value {
+        "" | "Warn" => Ok(FieldValidation::Warn),
+        "Ignore" => Ok(FieldValidation::Ignore),
+        "Strict" => Ok(FieldValidation::Strict),
+        other => Err(Status::bad_request(format!(
+            "fieldValidation: Unsupported value: {other:?}: supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""
+        ))),
+    }
+}
+
+fn dry_run(value: &str) -> Result<bool, Status> {
+    match value {
+        "" => Ok(false),
+        "All" => Ok(true),
+        other => Err(Status::bad_request(format!("dryRun: Unsupported value: {other:?}: supported values: \"All\""))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(path: &str) -> String {
+        match route(path) {
+            Some(Route::Resource(path)) => format!(
+                "{}/{}/{} {:?} {:?} {:?}",
+                path.group, path.version, path.resource, path.namespace, path.name, path.subresource
+            ),
+            Some(other) => format!("{other:?}"),
+            None => "nowhere".to_owned(),
+        }
+    }
+
+    #[test]
+    fn paths_lead_where_the_real_server_leads_them() {
+        for (path, expected) in [
+            ("/api/v1/namespaces", "/v1/namespaces None None None"),
+            ("/api/v1/namespaces/a", "/v1/namespaces None Some(\"a\") None"),
+            ("/api/v1/namespaces/a/status", "/v1/namespaces None Some(\"a\") Some(\"status\")"),
+            ("/api/v1/namespaces/a/configmaps", "/v1/configmaps Some(\"a\") None None"),
+            ("/api/v1/namespaces/a/configmaps/b", "/v1/configmaps Some(\"a\") Some(\"b\") None"),
+            ("/apis/g/v1/files", "g/v1/files None None None"),
+            ("/apis/g/v1/files/a/status", "g/v1/files None Some(\"a\") Some(\"status\")"),
+            ("/apis/g/v1/namespaces/n/files/a%3Ab", "g/v1/files Some(\"n\") Some(\"a:b\") None"),
+            ("/apis/g/v1/files/a%2Fb", "nowhere"),
+            ("/apis/g/v1/files/%00", "nowhere"),
+            ("/apis/g/v1/files/%zz", "nowhere"),
+            ("/apis/g/v1/namespaces/n/files/a/status/x", "nowhere"),
+            ("/readyz/ping", "Health"),
+            ("/", "nowhere"),
+            ("/openapi/v3/apis/g/v1", "OpenApi(Some(\"apis/g/v1\"))"),
+        ] {
+            assert_eq!(shown(path), expected, "{path}");
+        }
+    }
+}

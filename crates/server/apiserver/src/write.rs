@@ -1,0 +1,357 @@
+//! Creating, replacing and patching: one pipeline for every kind, in the order of the real server.
+//!
+//! decode → prune → default → path agreement → server-owned metadata → strategy (generation, status) → rules and
+//! schema → compare-and-swap. A patch is read, changed and written again until nobody came between.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use concert_api::{FieldErrors, Status, Time, meta};
+use concert_store::{Expect, Key, Op, Write, WriteError};
+use serde_json::Value;
+
+use crate::Server;
+use crate::beside::Stored;
+use crate::encode;
+use crate::incoming::{self, Incoming};
+use crate::kinds;
+use crate::rules;
+use crate::target::{Query, Target};
+
+/// Tries for a name that `generateName` made.
+const NAME_TRIES: usize = 8;
+/// Tries for a write that nobody asked to be conditional.
+const WRITE_TRIES: usize = 100;
+
+/// What a write is answered with.
+pub(crate) struct Written {
+    pub(crate) code: u16,
+    pub(crate) object: Bytes,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// How an object is changed.
+pub(crate) enum Change {
+    /// The whole object, as sent.
+    Replace(Incoming),
+    /// RFC 6902.
+    JsonPatch(Value),
+    /// RFC 7386.
+    MergePatch(Value),
+}
+
+impl Change {
+    fn is_patch(&self) -> bool {
+        !matches!(self, Self::Replace(_))
+    }
+}
+
+impl Change {
+    /// Reads the object of a PUT, which must be the one the path names.
+    pub(crate) fn replace(target: &Target, query: &Query, body: &[u8]) -> Result<Self, Status> {
+        let incoming = incoming::read(target, body, query.field_validation)?;
+        rules::check_name(target, &incoming.value)?;
+        Ok(Self::Replace(incoming))
+    }
+}
+
+impl Server {
+    /// POST.
+    pub(crate) async fn create(&self, target: &Target, query: &Query, body: &[u8]) -> Result<Written, Status> {
+        let Incoming { value: sent, mut warnings } = incoming::read(target, body, query.field_validation)?;
+        warnings.extend(target.version().deprecated.clone());
+        for attempt in 1.. {
+            let mut object = sent.clone();
+            rules::prepare_new(target, &mut object, self.now(), &self.world().random)?;
+            self.check_namespace_is_open(target, &object)?;
+            self.prepare_created(target, &mut object)?;
+            let name = meta::text(&object, "name").to_owned();
+            if query.dry_run {
+                let object = encode::finished(target.version(), &object, "");
+                return Ok(Written { code: 201, object, warnings });
+            }
+            let op = Op::Put(encode::draft(&target.resource, &object));
+            match self.write(Write { key: target.key(&name), expect: Expect::Absent, op }).await {
+                Ok(entry) => {
+                    let object = encode::served(&target.resource, target.version(), &entry);
+                    return Ok(Written { code: 201, object, warnings });
+                }
+                Err(WriteError::Conflict { .. }) => {
+                    let generated = meta::text(&sent, "name").is_empty();
+                    if !generated || attempt == NAME_TRIES {
+                        return Err(Status::already_exists(&target.resource.id, &name));
+                    }
+                }
+                Err(error) => return Err(Status::internal(error)),
+            }
+        }
+        Err(Status::internal("no name was free"))
+    }
+
+    /// The strategy and the rules for a new object.
+    fn prepare_created(&self, target: &Target, object: &mut Value) -> Result<(), Status> {
+        let version = target.version();
+        if target.resource.is_custom() {
+            meta::of(object).insert("generation".into(), 1.into());
+        }
+        if version.status
+            && let Some(members) = object.as_object_mut()
+        {
+            members.remove("status");
+        }
+        if let Some(builtin) = target.resource.builtin {
+            builtin.prepare(object, None);
+        }
+        let mut errors = rules::check(target, object);
+        errors.extend(match target.resource.builtin {
+            Some(builtin) => builtin.check(object, None),
+            None => version.schema.validate(object),
+        });
+        refuse_invalid(target, object, &errors)?;
+        if target.resource.id == kinds::definitions() {
+            meta::of(object).insert("generation".into(), 1.into());
+            self.establish(object, None);
+        }
+        Ok(())
+    }
+
+    /// PUT and PATCH, of an object or its status.
+    pub(crate) async fn update(&self, target: &Target, query: &Query, change: &Change) -> Result<Written, Status> {
+        let name = target.name.clone().unwrap_or_default();
+        let key = target.key(&name);
+        for _ in 0..WRITE_TRIES {
+            let snapshot = self.store().snapshot();
+            let Some(entry) = snapshot.get(&key) else {
+                return Err(Status::not_found(&target.resource.id, &name));
+            };
+            let old = encode::tree(&target.resource, target.version(), entry)?;
+            let update = self.prepare_updated(target, query, change, entry, &old)?;
+            let served = |entry: &Stored| encode::served(&target.resource, target.version(), entry);
+            let written = |object| Written { code: 200, object, warnings: update.warnings.clone() };
+            if update.object == old {
+                return Ok(written(served(entry)));
+            }
+            if query.dry_run {
+                let revision = entry.revision.to_string();
+                return Ok(written(encode::finished(target.version(), &update.object, &revision)));
+            }
+            let last = meta::is_deleting(&update.object) && is_released(target, &update.object);
+            let draft = encode::draft(&target.resource, &update.object);
+            let op = if last { Op::Delete(draft) } else { Op::Put(draft) };
+            let write = Write { key: key.clone(), expect: Expect::Revision(entry.revision), op };
+            match self.write(write).await {
+                Ok(entry) => {
+                    if last {
+                        self.after_removal(&key).await;
+                    }
+                    return Ok(written(served(&entry)));
+                }
+                Err(WriteError::Conflict { current: None, .. }) => {
+                    return Err(Status::not_found(&target.resource.id, &name));
+                }
+                Err(WriteError::Conflict { .. }) if update.conditional => break,
+                Err(WriteError::Conflict { .. }) => {}
+                Err(error) => return Err(Status::internal(error)),
+            }
+        }
+        Err(Status::conflict(&target.resource.id, &name))
+    }
+
+    /// The strategy and the rules for a changed object.
+    fn prepare_updated(
+        &self,
+        target: &Target,
+        query: &Query,
+        change: &Change,
+        entry: &Stored,
+        old: &Value,
+    ) -> Result<Update, Status> {
+        let Incoming { value: sent, warnings } = changed(target, query, change, old)?;
+        rules::check_name(target, &sent)?;
+        let conditional = check_revision(target, &sent, entry, change)?;
+        check_uid(target, &sent, old, change)?;
+        let mut object = merged(target, &sent, old);
+        rules::keep_from_old(&mut object, old);
+        meta::set_text(&mut object, "resourceVersion", entry.revision.to_string());
+        if let Some(builtin) = target.resource.builtin
+            && !target.status
+        {
+            builtin.prepare(&mut object, Some(old));
+        }
+        bump_generation(target, &mut object, old);
+        let mut errors = rules::check_update(&object, old, &sent);
+        errors.extend(rules::check(target, &object));
+        errors.extend(match target.resource.builtin {
+            Some(builtin) => builtin.check(&object, Some(old)),
+            None => target.version().schema.validate_update(&object, old),
+        });
+        refuse_invalid(target, &object, &errors)?;
+        if target.resource.id == kinds::definitions() && !target.status {
+            self.establish(&mut object, Some(old));
+        }
+        Ok(Update { object, warnings, conditional })
+    }
+
+    /// New content needs a namespace that is there and stays.
+    fn check_namespace_is_open(&self, target: &Target, object: &Value) -> Result<(), Status> {
+        let name = meta::text(object, "name");
+        if target.resource.terminating {
+            let why = "create not allowed while custom resource definition is terminating";
+            return Err(Status::failure(405, "MethodNotAllowed", why));
+        }
+        let Some(namespace) = &target.namespace else { return Ok(()) };
+        let snapshot = self.store().snapshot();
+        let key = Key { resource: kinds::namespaces(), object: concert_api::ObjectKey::cluster(namespace.as_str()) };
+        let Some(entry) = snapshot.get(&key) else {
+            return Err(Status::not_found(&kinds::namespaces(), namespace));
+        };
+        if entry.beside.object.as_ref().is_some_and(concert_api::Object::is_deleting) {
+            let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+            let mut status = Status::forbidden(&target.resource.id, name, &why);
+            if let Some(details) = &mut status.details {
+                let message = format!("namespace {namespace} is being terminated");
+                details.causes.push(concert_api::Cause {
+                    reason: "NamespaceTerminating".into(),
+                    message,
+                    field: "metadata.namespace".into(),
+                });
+            }
+            return Err(status);
+        }
+        Ok(())
+    }
+
+    /// Writes, and renews the kinds if a definition was written.
+    pub(crate) async fn write(&self, write: Write) -> Result<Arc<Stored>, WriteError> {
+        let is_definition = write.key.resource == kinds::definitions();
+        let written = self.store().write(write).await;
+        if is_definition {
+            self.refresh_kinds();
+        }
+        written
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        // Timestamps of the API have whole seconds.
+        Time::from_unix_seconds(Time::from(self.world().clock.now()).unix_seconds())
+    }
+}
+
+struct Update {
+    object: Value,
+    warnings: Vec<String>,
+    /// The client named the version it has seen.
+    conditional: bool,
+}
+
+/// The object as the client wants it.
+fn changed(target: &Target, query: &Query, change: &Change, old: &Value) -> Result<Incoming, Status> {
+    let mut value = old.clone();
+    match change {
+        Change::Replace(sent) => return Ok(sent.clone()),
+        Change::MergePatch(patch) => concert_merge::merge_patch(&mut value, patch),
+        Change::JsonPatch(patch) => concert_merge::json_patch(&mut value, patch).map_err(|error| patch_failure(&error))?,
+    }
+    if !value.is_object() {
+        return Err(Status::bad_request("the patch does not leave an object"));
+    }
+    incoming::patched(target, value, query.field_validation)
+}
+
+fn patch_failure(error: &concert_merge::PatchError) -> Status {
+    let reason = if error.code() == 422 { "Invalid" } else { "BadRequest" };
+    let status = Status::failure(error.code(), reason, error.public_message());
+    if error.code() == 422 { status.with(concert_api::Details::default()) } else { status }
+}
+
+/// Compares the version the client has seen; gives whether it named one.
+fn check_revision(target: &Target, sent: &Value, entry: &Stored, change: &Change) -> Result<bool, Status> {
+    let name = meta::text(sent, "name");
+    let seen = meta::text(sent, "resourceVersion");
+    if seen.is_empty() && !change.is_patch() {
+        let unconditional = target.resource.builtin.is_some_and(|builtin| builtin.unconditional_update);
+        if unconditional {
+            return Ok(false);
+        }
+        let error = concert_api::FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+        let id = &target.resource.id;
+        let plural = concert_api::Gvk::new(id.group.as_ref(), "", id.resource.as_ref());
+        let mut status = Status::invalid(&plural, name, &[error]);
+        // The real server names the resource here, not the kind.
+        status.message = status.message.replacen(&format!("{}.{}", id.resource, id.group), &id.to_string(), 1);
+        return Err(status);
+    }
+    if !seen.is_empty() && seen != entry.revision.to_string() {
+        return Err(Status::conflict(&target.resource.id, name));
+    }
+    let in_patch = match change {
+        Change::MergePatch(patch) => patch["metadata"]["resourceVersion"].is_string(),
+        Change::JsonPatch(patch) => patch.to_string().contains("/metadata/resourceVersion"),
+        Change::Replace(_) => true,
+    };
+    Ok(in_patch)
+}
+
+/// A replaced object must be the same one; a patch that changes the uid breaks a rule instead.
+fn check_uid(target: &Target, sent: &Value, old: &Value, change: &Change) -> Result<(), Status> {
+    let (sent_uid, uid) = (meta::text(sent, "uid"), meta::text(old, "uid"));
+    if change.is_patch() || sent_uid.is_empty() || sent_uid == uid {
+        return Ok(());
+    }
+    let why = format!("Precondition failed: UID in precondition: {sent_uid}, UID in object meta: {uid}");
+    Err(Status::conflict_because(&target.resource.id, meta::text(old, "name"), &why))
+}
+
+/// What was sent to an object leaves its status alone; what was sent to the status leaves all else alone.
+fn merged(target: &Target, sent: &Value, old: &Value) -> Value {
+    let (mut object, source) = if target.status {
+        (old.clone(), sent)
+    } else if target.version().status {
+        (sent.clone(), old)
+    } else {
+        return sent.clone();
+    };
+    if let Some(members) = object.as_object_mut() {
+        match source.get("status") {
+            Some(status) => members.insert("status".into(), status.clone()),
+            None => members.remove("status"),
+        };
+    }
+    object
+}
+
+/// Any change outside metadata counts; a status that is a subresource does not.
+fn bump_generation(target: &Target, object: &mut Value, old: &Value) {
+    let counted = target.resource.is_custom() || target.resource.id == kinds::definitions();
+    if !counted || target.status {
+        return;
+    }
+    let status_counts = !target.version().status;
+    let differs = |a: &Value, b: &Value| {
+        let content = |value: &Value| -> Vec<(String, Value)> {
+            let members = value.as_object().into_iter().flatten();
+            members
+                .filter(|(key, _)| key.as_str() != "metadata" && (status_counts || key.as_str() != "status"))
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect()
+        };
+        content(a) != content(b)
+    };
+    if differs(object, old) {
+        let generation = meta::generation(old) + 1;
+        meta::of(object).insert("generation".into(), generation.into());
+    }
+}
+
+fn refuse_invalid(target: &Target, object: &Value, errors: &FieldErrors) -> Result<(), Status> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid(&target.version().gvk, meta::text(object, "name"), errors))
+}
+
+/// Nothing holds a deleting object any longer.
+pub(crate) fn is_released(target: &Target, object: &Value) -> bool {
+    let spec_finalizers = object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+    meta::finalizers(object).is_empty() && !(target.resource.id == kinds::namespaces() && spec_finalizers)
+}

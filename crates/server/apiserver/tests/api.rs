@@ -1,0 +1,515 @@
+//! What the server answers, through its public face, in process.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use bytes::Bytes;
+use concert_apiserver::Server;
+use concert_world::World;
+use http::{Method, Request};
+use http_body_util::{BodyExt, Full};
+use serde_json::{Value, json};
+
+struct Api(Server);
+
+struct Answer {
+    code: u16,
+    body: Value,
+    warnings: Vec<String>,
+}
+
+impl Api {
+    async fn new() -> Self {
+        Self(Server::in_memory(World::simulated(1)).await)
+    }
+
+    async fn with_files() -> Self {
+        let api = Self::new().await;
+        assert_eq!(api.post(CRDS, &definition(json!({}))).await.code, 201);
+        api
+    }
+
+    async fn send(&self, method: Method, path: &str, media: &str, body: String) -> Answer {
+        let request = Request::builder().method(method).uri(path).header("content-type", media);
+        let response = self.0.answer(request.body(Full::<Bytes>::from(body)).unwrap()).await;
+        let code = response.status().as_u16();
+        let warnings = response.headers().get_all("warning").iter().map(|one| one.to_str().unwrap().to_owned()).collect();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        let body = serde_json::from_slice(&bytes).unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into());
+        Answer { code, body, warnings }
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.send(Method::GET, path, "", String::new()).await
+    }
+
+    async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send(Method::POST, path, "application/json", body.to_string()).await
+    }
+
+    async fn put(&self, path: &str, body: &Value) -> Answer {
+        self.send(Method::PUT, path, "application/json", body.to_string()).await
+    }
+
+    async fn merge(&self, path: &str, body: Value) -> Answer {
+        self.send(Method::PATCH, path, "application/merge-patch+json", body.to_string()).await
+    }
+
+    async fn delete(&self, path: &str, body: &str) -> Answer {
+        self.send(Method::DELETE, path, "application/json", body.to_owned()).await
+    }
+
+    /// The lines of a watch that ends by its own deadline (the clock is paused, so at once).
+    async fn watch(&self, path: &str) -> Vec<Value> {
+        let answer = self.get(&format!("{path}watch=1&timeoutSeconds=1")).await;
+        match answer.body {
+            Value::String(lines) => lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect(),
+            one => vec![one],
+        }
+    }
+}
+
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const FILES: &str = "/apis/probe.test/v1/namespaces/default/files";
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn definition(extra: Value) -> Value {
+    let mut version = json!({
+        "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+        "additionalPrinterColumns": [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}],
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+            "spec": {"type": "object", "required": ["path"], "properties": {
+                "path": {"type": "string"}, "size": {"type": "integer", "default": 3},
+            }},
+            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        }}},
+    });
+    for (key, value) in extra.as_object().unwrap() {
+        version[key] = value.clone();
+    }
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "files.probe.test"},
+        "spec": {
+            "group": "probe.test", "scope": "Namespaced", "versions": [version],
+            "names": {"plural": "files", "kind": "File", "shortNames": ["fl"]},
+        },
+    })
+}
+
+fn file(name: &str) -> Value {
+    json!({"apiVersion": "probe.test/v1", "kind": "File", "metadata": {"name": name}, "spec": {"path": "x"}})
+}
+
+fn map(name: &str, value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": value}})
+}
+
+fn message(answer: &Answer) -> &str {
+    answer.body["message"].as_str().unwrap_or_default()
+}
+
+/// Requests that the real server refuses, with its code, reason and words (asked of kube-apiserver v1.37.1).
+#[tokio::test(start_paused = true)]
+async fn refusals_use_the_real_servers_words() {
+    let api = Api::with_files().await;
+    assert_eq!(api.post(FILES, &file("a")).await.code, 201);
+    let without_path = json!({"apiVersion": "probe.test/v1", "kind": "File", "metadata": {"name": "b"}, "spec": {}});
+    let mut bogus = file("b");
+    bogus["spec"]["bogus"] = 1.into();
+    let cases = [
+        (api.post(FILES, &file("a")).await, 409, "AlreadyExists", "files.probe.test \"a\" already exists"),
+        (
+            api.post("/apis/probe.test/v1/namespaces/nope/files", &file("a")).await,
+            404,
+            "NotFound",
+            "namespaces \"nope\" not found",
+        ),
+        (
+            api.post(FILES, &without_path).await,
+            422,
+            "Invalid",
+            "File.probe.test \"b\" is invalid: spec.path: Required value",
+        ),
+        (
+            api.post(&format!("{FILES}?fieldValidation=Strict"), &bogus).await,
+            400,
+            "BadRequest",
+            "File in version \"v1\" cannot be handled as a File: strict decoding error: unknown field \"spec.bogus\"",
+        ),
+        (
+            api.post(FILES, &json!({"apiVersion": "probe.test/v1", "kind": "Fil", "metadata": {"name": "b"}})).await,
+            422,
+            "Invalid",
+            "Fil.probe.test \"b\" is invalid: kind: Invalid value: \"Fil\": must be File",
+        ),
+        (
+            api.post(FILES, &json!({"apiVersion": "probe.test/v2", "kind": "File"})).await,
+            400,
+            "BadRequest",
+            "the API version in the data (probe.test/v2) does not match the expected API version (probe.test/v1)",
+        ),
+        (
+            api.post(MAPS, &json!({"metadata": {"name": "c", "namespace": "other"}})).await,
+            400,
+            "BadRequest",
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ),
+        (
+            api.post(MAPS, &json!({"metadata": {}})).await,
+            422,
+            "Invalid",
+            "ConfigMap \"\" is invalid: metadata.name: Required value: name or generateName is required",
+        ),
+        (
+            api.put(&format!("{FILES}/a"), &file("a")).await,
+            422,
+            "Invalid",
+            "files.probe.test \"a\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update",
+        ),
+        (
+            api.put(&format!("{FILES}/zz"), &file("a")).await,
+            400,
+            "BadRequest",
+            "the name of the object (a) does not match the name on the URL (zz)",
+        ),
+        (
+            api.merge(&format!("{FILES}/a"), json!({"metadata": {"resourceVersion": "1"}})).await,
+            409,
+            "Conflict",
+            "Operation cannot be fulfilled on files.probe.test \"a\": the object has been modified; please apply your changes to the latest version and try again",
+        ),
+        (
+            api.get(&format!("{MAPS}?labelSelector=a%20b")).await,
+            400,
+            "BadRequest",
+            "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
+        ),
+        (
+            api.get("/apis/probe.test/v1/files?fieldSelector=spec.x=1").await,
+            400,
+            "BadRequest",
+            "field label not supported: spec.x",
+        ),
+        (
+            api.get(&format!("{MAPS}?resourceVersion=abc")).await,
+            400,
+            "BadRequest",
+            "invalid resource version: resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax",
+        ),
+        (
+            api.get("/apis/probe.test/v1/files?resourceVersion=99999999").await,
+            504,
+            "Timeout",
+            "Timeout: Too large resource version: 99999999, current: 6",
+        ),
+        (
+            api.send(Method::POST, MAPS, "text/plain", "{}".into()).await,
+            415,
+            "UnsupportedMediaType",
+            "the body of the request was in an unknown format - accepted media types include: application/json",
+        ),
+    ];
+    for (answer, code, reason, text) in cases {
+        assert_eq!((answer.code, answer.body["reason"].as_str(), message(&answer)), (code, Some(reason), text));
+        assert_eq!(answer.body["code"], code);
+    }
+    for path in ["/nope", "/apis/nope.test/v1/x", "/apis/probe.test/v1/nope", "/apis/probe.test/v9"] {
+        assert_eq!(api.get(path).await.body, "404 page not found\n", "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_custom_resource_lives_and_dies() {
+    let api = Api::with_files().await;
+    let mut sent = file("a");
+    sent["spec"]["bogus"] = 1.into();
+    sent["status"] = json!({"x": 1});
+    let created = api.post(FILES, &sent).await;
+    assert_eq!(created.warnings, ["299 - \"unknown field \\\"spec.bogus\\\"\""]);
+    assert_eq!(created.body["spec"], json!({"path": "x", "size": 3}), "pruned and defaulted");
+    assert_eq!((created.body.get("status"), &created.body["metadata"]["generation"]), (None, &json!(1)));
+    let at = format!("{FILES}/a");
+    let same = api.merge(&at, json!({"spec": {"path": "x"}})).await;
+    assert_eq!(same.body, created.body, "nothing changed: the same resourceVersion");
+    let labelled = api.merge(&at, json!({"metadata": {"labels": {"l": "1"}}})).await;
+    assert_eq!(labelled.body["metadata"]["generation"], 1, "labels do not count");
+    let changed = api.merge(&at, json!({"spec": {"size": null}, "status": {"x": 2}})).await;
+    assert_eq!((&changed.body["spec"]["size"], changed.body.get("status")), (&json!(3), None), "the default is back");
+    let status = api.merge(&format!("{at}/status"), json!({"spec": {"path": "y"}, "status": {"x": 2}})).await;
+    assert_eq!((&status.body["spec"]["path"], &status.body["status"]), (&json!("x"), &json!({"x": 2})));
+    let grown = api.merge(&at, json!({"spec": {"size": 9}})).await;
+    assert_eq!((&grown.body["metadata"]["generation"], &grown.body["status"]["x"]), (&json!(2), &json!(2)));
+
+    api.merge(&at, json!({"metadata": {"finalizers": ["a.io/f"]}})).await;
+    let marked = api.delete(&at, "").await;
+    assert!(marked.body["metadata"]["deletionTimestamp"].is_string());
+    assert_eq!(marked.body["metadata"]["generation"], 3, "the mark counts");
+    assert_eq!(api.delete(&at, "").await.body, marked.body, "a second delete changes nothing");
+    let more = api.merge(&at, json!({"metadata": {"finalizers": ["a.io/f", "b.io/g"]}})).await;
+    assert_eq!(more.code, 422, "{}", more.body);
+    assert!(message(&more).contains("no new finalizers can be added if the object is being deleted"));
+    let last = api.merge(&at, json!({"metadata": {"finalizers": []}})).await;
+    assert_eq!((last.code, api.get(&at).await.code), (200, 404));
+    let again = api.post(FILES, &file("a")).await;
+    assert_ne!(again.body["metadata"]["uid"], created.body["metadata"]["uid"]);
+    let gone = api.delete(&at, "").await;
+    assert_eq!((&gone.body["status"], &gone.body["details"]["kind"]), (&json!("Success"), &json!("files")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn deletes_obey_preconditions() {
+    let api = Api::new().await;
+    let made = api.post(MAPS, &map("a", "1")).await.body;
+    let at = format!("{MAPS}/a");
+    for (precondition, code) in [
+        (json!({"uid": "other"}), 409),
+        (json!({"resourceVersion": "1"}), 409),
+        (json!({"uid": made["metadata"]["uid"], "resourceVersion": made["metadata"]["resourceVersion"]}), 200),
+    ] {
+        let body = json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": precondition}).to_string();
+        assert_eq!(api.delete(&at, &body).await.code, code, "{body}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_are_paged_at_one_revision() {
+    let api = Api::new().await;
+    for n in 0..10 {
+        api.post(MAPS, &map(&format!("m{n}"), "1")).await;
+    }
+    let first = api.get(&format!("{MAPS}?limit=4")).await.body;
+    assert_eq!(first["metadata"]["remainingItemCount"], 6);
+    assert!(first["items"][0].get("kind").is_none(), "items of built-in kinds have none");
+    api.delete(&format!("{MAPS}/m5"), "").await;
+    api.post(MAPS, &map("m55", "1")).await;
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let rest = api.get(&format!("{MAPS}?limit=100&continue={token}")).await.body;
+    let names: Vec<&str> = rest["items"].as_array().unwrap().iter().map(|one| one["metadata"]["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["m4", "m5", "m6", "m7", "m8", "m9"], "as it was when the first page was read");
+    assert_eq!(rest["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
+    assert_eq!(api.get(&format!("{MAPS}?limit=1&continue=abc")).await.code, 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn selectors_select() {
+    let api = Api::new().await;
+    for (name, tier) in [("a", "web"), ("b", "db"), ("c", "web")] {
+        let mut object = map(name, "1");
+        object["metadata"]["labels"] = json!({"tier": tier});
+        api.post(MAPS, &object).await;
+    }
+    let names = async |query: &str| {
+        let list = api.get(&format!("{MAPS}?{query}")).await.body;
+        let items = list["items"].as_array().unwrap().clone();
+        items.iter().map(|one| one["metadata"]["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(names("labelSelector=tier%3Dweb").await, "a c");
+    assert_eq!(names("labelSelector=tier+notin+(web)").await, "b");
+    assert_eq!(names("fieldSelector=metadata.name%3Db").await, "b");
+    assert_eq!(names("fieldSelector=metadata.name!%3Db,metadata.namespace%3Ddefault").await, "a c");
+    let event = json!({
+        "apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"},
+        "involvedObject": {"kind": "File", "name": "f", "uid": "u", "namespace": "default"}, "reason": "R", "message": "m", "type": "Normal",
+    });
+    let made = api.post("/api/v1/namespaces/default/events", &event).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    let found = api.get("/api/v1/events?fieldSelector=involvedObject.uid%3Du,involvedObject.kind%3DFile").await;
+    assert_eq!(found.body["items"].as_array().map(Vec::len), Some(1), "{}", found.body);
+    let other = api.get("/apis/events.k8s.io/v1/namespaces/default/events/e").await;
+    assert_eq!((&other.body["regarding"]["name"], &other.body["note"]), (&json!("f"), &json!("m")), "{}", other.body);
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_tell_every_event_once_and_resume() {
+    let api = Api::new().await;
+    let before = api.get(MAPS).await.body["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    let mut object = map("a", "1");
+    object["metadata"]["labels"] = json!({"tier": "web"});
+    api.post(MAPS, &object).await;
+    api.merge(&format!("{MAPS}/a"), json!({"metadata": {"labels": {"tier": "db"}}})).await;
+    api.merge(&format!("{MAPS}/a"), json!({"metadata": {"labels": {"tier": "web"}}})).await;
+    api.delete(&format!("{MAPS}/a"), "").await;
+    let kinds = |events: &[Value]| events.iter().map(|one| one["type"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ");
+    let all = api.watch(&format!("{MAPS}?resourceVersion={before}&")).await;
+    assert_eq!(kinds(&all), "ADDED MODIFIED MODIFIED DELETED");
+    let selected = api.watch(&format!("{MAPS}?resourceVersion={before}&labelSelector=tier%3Dweb&")).await;
+    assert_eq!(kinds(&selected), "ADDED DELETED ADDED DELETED", "what no longer fits is gone, for this watcher");
+    let second = all[1]["object"]["metadata"]["resourceVersion"].as_str().unwrap();
+    assert_eq!(kinds(&api.watch(&format!("{MAPS}?resourceVersion={second}&")).await), "MODIFIED DELETED");
+    let revisions: Vec<u64> =
+        all.iter().map(|one| one["object"]["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()).collect();
+    assert!(revisions.is_sorted_by(|a, b| a < b), "{revisions:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_begin_with_the_state_and_end_with_a_bookmark() {
+    let api = Api::new().await;
+    api.post(MAPS, &map("a", "1")).await;
+    let plain = api.watch(&format!("{MAPS}?")).await;
+    assert_eq!((plain.len(), &plain[0]["type"]), (1, &json!("ADDED")));
+    let list = api
+        .watch(&format!("{MAPS}?sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&"))
+        .await;
+    assert_eq!(list[1]["type"], "BOOKMARK");
+    assert_eq!(list[1]["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
+    assert_eq!(list.last().unwrap()["type"], "BOOKMARK", "one more before the deadline");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_too_old_gets_410() {
+    let api = Api::new().await;
+    for n in 0..400 {
+        api.post(MAPS, &map(&format!("m{n}"), "1")).await;
+    }
+    tokio::time::sleep(std::time::Duration::from_secs(400)).await;
+    api.post(MAPS, &map("new", "1")).await;
+    let events = api.watch(&format!("{MAPS}?resourceVersion=1&")).await;
+    assert_eq!((&events[0]["type"], &events[0]["object"]["reason"]), (&json!("ERROR"), &json!("Expired")));
+    assert_eq!(events.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn definitions_are_established_at_once_and_their_objects_go_with_them() {
+    let api = Api::new().await;
+    let made = api.post(CRDS, &definition(json!({}))).await.body;
+    let conditions = made["status"]["conditions"].as_array().unwrap();
+    assert!(conditions.iter().all(|one| one["status"] == "True"), "{made}");
+    assert_eq!(made["status"]["acceptedNames"]["singular"], "file");
+    api.post(FILES, &file("a")).await;
+    let mut held = file("b");
+    held["metadata"]["finalizers"] = json!(["x.io/y"]);
+    api.post(FILES, &held).await;
+    let at = format!("{CRDS}/files.probe.test");
+    let deleted = api.delete(&at, "").await;
+    assert!(deleted.body["metadata"]["deletionTimestamp"].is_string(), "it waits for its objects: {}", deleted.body);
+    assert_eq!((api.get(&format!("{FILES}/a")).await.code, api.get(&format!("{FILES}/b")).await.code), (404, 200));
+    assert_eq!(api.post(FILES, &file("c")).await.code, 405);
+    api.merge(&format!("{FILES}/b"), json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!((api.get(&at).await.code, api.get(FILES).await.code), (404, 404));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_takes_its_content_with_it() {
+    let api = Api::new().await;
+    api.post("/api/v1/namespaces", &json!({"metadata": {"name": "team"}})).await;
+    let maps = "/api/v1/namespaces/team/configmaps";
+    let mut held = map("held", "1");
+    held["metadata"]["finalizers"] = json!(["x.io/y"]);
+    api.post(maps, &held).await;
+    api.post(maps, &map("free", "1")).await;
+    let deleted = api.delete("/api/v1/namespaces/team", "").await;
+    assert_eq!(deleted.body["status"]["phase"], "Terminating", "{}", deleted.body);
+    let refused = api.post(maps, &map("late", "1")).await;
+    assert_eq!((refused.code, &refused.body["details"]["causes"][0]["reason"]), (403, &json!("NamespaceTerminating")));
+    api.merge(&format!("{maps}/held"), json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(api.get("/api/v1/namespaces/team").await.code, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn several_versions_show_one_object() {
+    let api = Api::new().await;
+    let mut definition = definition(json!({}));
+    let mut second = definition["spec"]["versions"][0].clone();
+    second["name"] = "v2".into();
+    second["storage"] = false.into();
+    second["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] =
+        json!({"path": {"type": "string"}, "color": {"type": "string", "default": "red"}});
+    definition["spec"]["versions"].as_array_mut().unwrap().push(second);
+    assert_eq!(api.post(CRDS, &definition).await.code, 201);
+    api.post(FILES, &file("a")).await;
+    let seen = api.get("/apis/probe.test/v2/namespaces/default/files/a").await.body;
+    assert_eq!((&seen["apiVersion"], &seen["spec"]), (&json!("probe.test/v2"), &json!({"path": "x", "color": "red"})));
+    let list = api.get("/apis/probe.test/v2/namespaces/default/files").await.body;
+    assert_eq!(list["items"][0]["spec"]["color"], "red");
+    assert_eq!(api.get(&format!("{FILES}/a")).await.body["spec"]["size"], 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_schema_shows_on_old_objects() {
+    let api = Api::with_files().await;
+    api.post(FILES, &file("a")).await;
+    let spec = json!({"type": "object", "properties": {"path": {"type": "string"}, "mode": {"type": "string", "default": "rw"}}});
+    let schema = json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}});
+    let stored = api.get(&format!("{CRDS}/files.probe.test")).await.body;
+    let mut changed = stored.clone();
+    changed["spec"]["versions"][0]["schema"] = schema;
+    let put = api.put(&format!("{CRDS}/files.probe.test"), &changed).await;
+    assert_eq!((put.code, &put.body["metadata"]["generation"]), (200, &json!(2)), "{}", put.body);
+    let seen = api.get(&format!("{FILES}/a")).await.body;
+    assert_eq!(seen["spec"], json!({"path": "x", "mode": "rw"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn people_get_tables() {
+    let api = Api::with_files().await;
+    api.post(FILES, &file("a")).await;
+    let table = Request::get(FILES).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json");
+    let response = api.0.answer(table.body(Full::<Bytes>::default()).unwrap()).await;
+    let table: Value = serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap();
+    let columns: Vec<&str> = table["columnDefinitions"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    assert_eq!(columns, ["Name", "Size"]);
+    assert_eq!(table["rows"][0]["cells"], json!(["a", 3]));
+    assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
+}
+
+#[tokio::test(start_paused = true)]
+async fn discovery_and_openapi_show_every_kind() {
+    let api = Api::with_files().await;
+    let groups = api.get("/apis").await.body.to_string();
+    assert!(groups.contains("probe.test/v1") && groups.contains("coordination.k8s.io/v1"), "{groups}");
+    let resources = api.get("/apis/probe.test/v1").await.body;
+    assert_eq!(resources["resources"][1]["name"], "files/status");
+    let core = api.get("/api/v1").await.body.to_string();
+    for resource in ["configmaps", "secrets", "serviceaccounts", "namespaces", "events"] {
+        assert!(core.contains(resource), "{resource}");
+    }
+    let index = api.get("/openapi/v3").await.body;
+    for document in ["api/v1", "apis/probe.test/v1", "apis/coordination.k8s.io/v1", "apis/apiextensions.k8s.io/v1"] {
+        let url = index["paths"][document]["serverRelativeURL"].as_str().unwrap();
+        let body = api.get(url).await.body;
+        let text = body.to_string();
+        for reference in text.split("\"$ref\":\"#/components/schemas/").skip(1) {
+            let name = reference.split('"').next().unwrap();
+            assert!(body["components"]["schemas"].get(name).is_some(), "{document} lacks {name}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_have_a_limit() {
+    let api = Api::new().await;
+    let fits = map("fits", &"x".repeat(900 << 10)).to_string();
+    assert_eq!(api.send(Method::POST, MAPS, "application/json", fits).await.code, 201);
+    let large = map("large", &"x".repeat(3 << 20)).to_string();
+    let refused = api.send(Method::POST, MAPS, "application/json", large).await;
+    assert_eq!((refused.code, message(&refused)), (413, "Request entity too large: limit is 3145728"));
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    assert_eq!(api.send(Method::POST, MAPS, "application/json", deep).await.code, 400);
+}
+
+#[tokio::test]
+async fn a_fork_is_made_in_under_a_millisecond() {
+    let api = Api::with_files().await;
+    for n in 0..1000 {
+        api.post(FILES, &file(&format!("f{n}"))).await;
+    }
+    let clock = tokio::time::Instant::now();
+    let forks: Vec<Server> = (0..100).map(|seed| api.0.fork(World::simulated(seed))).collect();
+    let each = clock.elapsed() / 100;
+    assert!(each < std::time::Duration::from_millis(1), "{each:?}");
+    let fork = Api(forks.into_iter().next().unwrap());
+    assert_eq!(fork.delete(&format!("{FILES}/f1"), "").await.code, 200);
+    assert_eq!((fork.get(&format!("{FILES}/f1")).await.code, api.get(&format!("{FILES}/f1")).await.code), (404, 200));
+}
+
+#[tokio::test(start_paused = true)]
+async fn generated_names_and_dry_runs() {
+    let api = Api::new().await;
+    let body = json!({"metadata": {"generateName": "gen-"}});
+    let dry = api.post(&format!("{MAPS}?dryRun=All"), &body).await;
+    assert_eq!(dry.code, 201);
+    let name = dry.body["metadata"]["name"].as_str().unwrap();
+    assert!(name.len() == 9 && name.starts_with("gen-"), "{name}");
+    assert_eq!(api.get(MAPS).await.body["items"], json!([]), "nothing was written");
+    let (a, b) = (api.post(MAPS, &body).await.body, api.post(MAPS, &body).await.body);
+    assert_ne!(a["metadata"]["name"], b["metadata"]["name"]);
+}

@@ -1,0 +1,271 @@
+//! The committer: decides writes one after the other, makes them durable together, then shows them.
+
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use concert_world::Clock;
+use tokio::sync::oneshot;
+
+use crate::disk::{Disk, DiskError};
+use crate::history::{Event, EventKind};
+use crate::state::{Beside, Entry, Snapshot};
+use crate::{Expect, Op, Published, Window, Write, WriteError};
+
+/// Writes in one commit at most: bounds the latency that a write adds to those before it.
+const MAX_BATCH: usize = 512;
+/// Events leave the window in batches of this size, so that most commits touch one table only.
+const CHECKPOINT_BATCH: usize = 256;
+/// Writers that may wait for the committer; more of them wait for a place.
+const QUEUE: usize = 4096;
+/// With nobody writing, the committer looks after the window and the interval this often.
+const IDLE: Duration = Duration::from_millis(500);
+
+/// The synchronous state machine.
+pub(crate) struct Committer<B: Beside> {
+    head: Snapshot<B>,
+    disk: Option<Disk>,
+    published: Arc<Published<B>>,
+    clock: Clock,
+    window: Window,
+    failure: Option<Arc<str>>,
+}
+
+type Answer<B> = Result<Arc<Entry<B>>, WriteError>;
+
+impl<B: Beside> Committer<B> {
+    pub(crate) fn new(
+        head: Snapshot<B>,
+        disk: Option<Disk>,
+        published: Arc<Published<B>>,
+        clock: Clock,
+        window: Window,
+    ) -> Self {
+        Self { head, disk, published, clock, window, failure: None }
+    }
+
+    /// Decides all writes in order, commits those that were accepted, and gives back the answers.
+    pub(crate) fn commit(&mut self, writes: Vec<Write>) -> Vec<Answer<B>> {
+        if let Some(failure) = &self.failure {
+            return writes.iter().map(|_| Err(WriteError::Failed(Arc::clone(failure)))).collect();
+        }
+        let mut events = Vec::with_capacity(writes.len());
+        let answers: Vec<Answer<B>> = writes
+            .into_iter()
+            .map(|write| {
+                let event = self.decide(write)?;
+                let entry = Arc::clone(&event.new);
+                events.push(Arc::new(event));
+                Ok(entry)
+            })
+            .collect();
+        match self.make_durable(&events) {
+            Ok(()) => {
+                self.publish(events);
+                answers
+            }
+            Err(error) => {
+                let failure = self.fail(&error);
+                answers.iter().map(|_| Err(WriteError::Failed(Arc::clone(&failure)))).collect()
+            }
+        }
+    }
+
+    /// Looks after the window and the disk's interval while nobody writes.
+    pub(crate) fn idle(&mut self) {
+        if self.failure.is_none()
+            && let Err(error) = self.make_durable(&[])
+        {
+            self.fail(&error);
+        }
+    }
+
+    /// Leaves the disk as a clean close leaves it.
+    pub(crate) fn close(&mut self) {
+        let revision = self.head.revision();
+        if self.failure.is_none()
+            && let Some(disk) = &mut self.disk
+            && let Err(error) = disk.close(revision)
+        {
+            self.fail(&error);
+        }
+        self.disk = None;
+        self.failure.get_or_insert_with(|| "it was closed".into());
+    }
+
+    fn decide(&mut self, write: Write) -> Result<Event<B>, WriteError> {
+        let Write { key, expect, op } = write;
+        let old = self.head.get(&key).cloned();
+        let current = old.as_ref().map(|entry| entry.revision);
+        let expected = match expect {
+            Expect::Absent => None,
+            Expect::Revision(revision) => Some(revision),
+        };
+        if current != expected {
+            return Err(WriteError::Conflict { key, current });
+        }
+        let revision = self.head.revision() + 1;
+        let (draft, kind) = match op {
+            Op::Put(draft) => (draft, EventKind::Put),
+            Op::Delete(draft) => (draft, EventKind::Delete),
+        };
+        let bytes = draft.finish(revision);
+        let beside = B::of(&key, &bytes);
+        let new = Arc::new(Entry { revision, bytes, beside });
+        match kind {
+            EventKind::Put => self.head.put(&key, Arc::clone(&new)),
+            EventKind::Delete => self.head.remove(&key),
+        }
+        self.head.set_revision(revision);
+        Ok(Event::new(key, kind, old, new, self.clock.now()))
+    }
+
+    /// Appends the events to the disk's history and moves what left the window into its checkpoint.
+    fn make_durable(&mut self, events: &[Arc<Event<B>>]) -> Result<(), DiskError> {
+        let leaving = self.leaving();
+        if let Some(disk) = &mut self.disk {
+            disk.commit(events, &leaving, self.head.revision())?;
+        }
+        if !leaving.is_empty() {
+            let mut view = self.published.view.write().unwrap_or_else(PoisonError::into_inner);
+            view.history.drop_oldest(leaving.len());
+        }
+        Ok(())
+    }
+
+    fn leaving(&self) -> Vec<Arc<Event<B>>> {
+        let view = self.published.read();
+        let count = view.history.leaving(self.window, self.clock.now());
+        let count = if count < CHECKPOINT_BATCH { 0 } else { count.min(4 * CHECKPOINT_BATCH) };
+        view.history.oldest(count).cloned().collect()
+    }
+
+    fn publish(&self, events: Vec<Arc<Event<B>>>) {
+        if events.is_empty() {
+            return;
+        }
+        {
+            let mut view = self.published.view.write().unwrap_or_else(PoisonError::into_inner);
+            view.state = self.head.clone();
+            for event in events {
+                view.history.push(event);
+            }
+        }
+        self.published.revision.send_replace(self.head.revision());
+    }
+
+    /// A disk that failed once is never asked again: an fsync that failed may have lost what it should have kept.
+    fn fail(&mut self, error: &DiskError) -> Arc<str> {
+        let failure: Arc<str> = error.to_string().into();
+        tracing::error!(error = %failure, "the store has failed; nothing is acknowledged any more");
+        self.failure = Some(Arc::clone(&failure));
+        self.disk = None;
+        self.published.failure.send_replace(Some(Arc::clone(&failure)));
+        failure
+    }
+}
+
+/// Who runs the committer.
+pub(crate) enum Driver<B: Beside> {
+    /// Each writer itself, under a lock.
+    Inline(Mutex<Committer<B>>),
+    /// A thread that takes all waiting writes together.
+    Thread(Mutex<Option<Line<B>>>),
+}
+
+struct Waiting<B> {
+    write: Write,
+    answer: oneshot::Sender<Answer<B>>,
+}
+
+/// The way to the committer's thread; when it is dropped, the thread ends.
+pub(crate) struct Line<B> {
+    writes: mpsc::SyncSender<Waiting<B>>,
+    thread: JoinHandle<()>,
+}
+
+impl<B: Beside> Driver<B> {
+    pub(crate) fn thread(committer: Committer<B>) -> std::io::Result<Self> {
+        let (writes, waiting) = mpsc::sync_channel(QUEUE);
+        let run = move || run(committer, &waiting);
+        let thread = std::thread::Builder::new().name("concert-store".into()).spawn(run)?;
+        Ok(Self::Thread(Mutex::new(Some(Line { writes, thread }))))
+    }
+
+    pub(crate) async fn write(&self, write: Write) -> Answer<B> {
+        match self {
+            Self::Inline(committer) => {
+                let mut committer = committer.lock().unwrap_or_else(PoisonError::into_inner);
+                committer.commit(vec![write]).pop().unwrap_or(Err(WriteError::Closed))
+            }
+            Self::Thread(line) => {
+                let sender = {
+                    let line = line.lock().unwrap_or_else(PoisonError::into_inner);
+                    line.as_ref().map(|line| line.writes.clone()).ok_or(WriteError::Closed)?
+                };
+                let (answer, answered) = oneshot::channel();
+                let mut waiting = Waiting { write, answer };
+                while let Err(refused) = sender.try_send(waiting) {
+                    match refused {
+                        mpsc::TrySendError::Full(back) => waiting = back,
+                        mpsc::TrySendError::Disconnected(_) => return Err(WriteError::Closed),
+                    }
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                answered.await.unwrap_or(Err(WriteError::Closed))
+            }
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        match self {
+            Self::Inline(committer) => committer.lock().unwrap_or_else(PoisonError::into_inner).close(),
+            Self::Thread(line) => {
+                if let Some(line) = line.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                    drop(line.writes);
+                    if line.thread.join().is_err() {
+                        tracing::error!("the store's thread panicked");
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<B: Beside> Drop for Driver<B> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn run<B: Beside>(mut committer: Committer<B>, waiting: &mpsc::Receiver<Waiting<B>>) {
+    loop {
+        let first = match waiting.recv_timeout(committer.patience()) {
+            Ok(first) => first,
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                committer.idle();
+                continue;
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+        };
+        let (mut writes, mut answers) = (vec![first.write], vec![first.answer]);
+        while writes.len() < MAX_BATCH
+            && let Ok(next) = waiting.try_recv()
+        {
+            writes.push(next.write);
+            answers.push(next.answer);
+        }
+        for (answer, result) in answers.into_iter().zip(committer.commit(writes)) {
+            // A writer that has gone away does not need its answer.
+            let _ = answer.send(result);
+        }
+    }
+    committer.close();
+}
+
+impl<B: Beside> Committer<B> {
+    fn patience(&self) -> Duration {
+        self.disk.as_ref().and_then(Disk::interval).unwrap_or(IDLE).min(IDLE)
+    }
+}

@@ -1,0 +1,9 @@
+//! The hostile cloud as a program of its own.
+
+use std::process::ExitCode;
+
+use concert_provider_cloud::{Options, provider};
+
+fn main() -> ExitCode {
+    concert_provider::main(|options: Options| provider(&options))
+}

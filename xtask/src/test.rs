@@ -1,0 +1,258 @@
+//! `cargo xtask test`: the one test command.
+//!
+//! Steps: tools, release binaries, `cargo test`. Every step is a line when it begins and a line when it ends; the
+//! last line of all is `N passed, N failed, N skipped`, from cargo's own result lines. A test that cannot run for
+//! want of a tool says so in one line (`SKIPPED: …`, written by `concert-e2e`), and never counts as passed.
+
+mod report;
+
+use std::ffi::OsString;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use crate::child::{self, Progress};
+use crate::metadata::Metadata;
+use crate::time::{Human, Stopwatch};
+use crate::tools::{self, Tool};
+use report::Report;
+
+/// The package whose tests drive the built binaries.
+const BLACK_BOX: &str = "concert-e2e";
+
+/// What the black-box tests start. A package that is not in the workspace yet is passed over, and said so.
+const BINARIES: &[(&str, &[&str])] = &[
+    ("concert-cli", &["concert", "managed-reconciler", "dynamic-reconciler"]),
+    ("concert-provider-file", &["concert-provider-file"]),
+    ("concert-provider-cloud", &["concert-provider-cloud"]),
+];
+
+/// The step that builds them.
+const BINARIES_STEP: &str = "release binaries";
+
+/// The step that runs the tests.
+const TESTS: &str = "cargo test";
+
+/// Which tests to run, and how much to show.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Run only tests whose name contains this
+    #[arg(long)]
+    filter: Option<String>,
+    /// Run only this package's tests (repeatable); without concert-e2e among them no tools and binaries are needed
+    #[arg(long, short)]
+    package: Vec<String>,
+    /// Show every line that cargo writes, not only what matters
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+impl Options {
+    fn needs_black_box(&self) -> bool {
+        self.package.is_empty() || self.package.iter().any(|package| package == BLACK_BOX)
+    }
+}
+
+/// How a step ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Passed,
+    Skipped,
+    Failed,
+}
+
+/// One row of the summary.
+struct Step {
+    name: &'static str,
+    verdict: Verdict,
+    note: String,
+    took: Duration,
+}
+
+impl Step {
+    fn passed(&self) -> bool {
+        self.verdict == Verdict::Passed
+    }
+}
+
+/// Everything that happened.
+#[derive(Default)]
+struct Session {
+    steps: Vec<Step>,
+    environment: Vec<(&'static str, OsString)>,
+    report: Report,
+}
+
+/// Runs the steps, then the summary.
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let watch = Stopwatch::start();
+    let metadata = Metadata::workspace()?;
+    if let Some(unknown) = options.package.iter().find(|name| metadata.member(name).is_none()) {
+        bail!("there is no package `{unknown}` in the workspace");
+    }
+    let mut session = Session::default();
+    if options.needs_black_box() {
+        session.find_tool("kubectl", "CONCERT_KUBECTL", "CONCERT_KUBECTL_MISSING", tools::kubectl)?;
+        let missing = "CONCERT_REFERENCE_APISERVER_MISSING";
+        session.find_tool("reference server", "CONCERT_REFERENCE_APISERVER", missing, tools::reference)?;
+        session.build_binaries(&metadata)?;
+    }
+    session.run_tests(options)?;
+    session.summarise(watch.elapsed());
+    Ok(if session.is_green() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Session {
+    /// Runs one step between its two lines.
+    fn step(&mut self, name: &'static str, work: impl FnOnce(&mut Self) -> Result<(Verdict, String)>) -> Result<()> {
+        println!("==== {name}");
+        let watch = Stopwatch::start();
+        let (verdict, note) = work(self)?;
+        let took = watch.elapsed();
+        println!("{} {name}, {}: {note}\n", verdict.word(), Human(took));
+        self.steps.push(Step { name, verdict, note, took });
+        Ok(())
+    }
+
+    fn find_tool(
+        &mut self,
+        name: &'static str,
+        variable: &'static str,
+        missing: &'static str,
+        find: fn() -> Tool,
+    ) -> Result<()> {
+        self.step(name, |session| {
+            let tool = find();
+            if let Some(path) = tool.path() {
+                session.environment.push((variable, path.into()));
+            }
+            let (verdict, note) = match tool {
+                Tool::Ready { note, .. } => (Verdict::Passed, note),
+                Tool::Unavailable(why) => (Verdict::Skipped, why),
+                Tool::Broken(why) => (Verdict::Failed, why),
+            };
+            if verdict != Verdict::Passed {
+                // The reason is told once, with the step; each test only says what it lacks.
+                session.environment.push((missing, format!("there is no {name}").into()));
+            }
+            Ok((verdict, note))
+        })
+    }
+
+    fn build_binaries(&mut self, metadata: &Metadata) -> Result<()> {
+        self.step(BINARIES_STEP, |session| {
+            let directory = metadata.target_directory.join("release");
+            session.environment.push(("CONCERT_BIN_DIR", directory.clone().into()));
+            let (present, absent): (Vec<_>, Vec<_>) =
+                BINARIES.iter().partition(|(package, _)| metadata.member(package).is_some());
+            let absent: Vec<&str> = absent.into_iter().map(|(package, _)| package).collect();
+            let absent =
+                if absent.is_empty() { String::new() } else { format!("; not written yet: {}", absent.join(", ")) };
+            if present.is_empty() {
+                return Ok((Verdict::Passed, format!("none{absent}")));
+            }
+            let mut command = child::cargo();
+            command.args(["build", "--release"]);
+            for (package, binaries) in &present {
+                command.args(["--package", package]);
+                binaries.iter().for_each(|binary| {
+                    command.args(["--bin", binary]);
+                });
+            }
+            Ok(if stream_all(command)? {
+                (Verdict::Passed, format!("in {}{absent}", directory.display()))
+            } else {
+                (Verdict::Failed, format!("`cargo build --release` failed{absent}"))
+            })
+        })
+    }
+
+    fn run_tests(&mut self, options: &Options) -> Result<()> {
+        if !self.steps.iter().filter(|step| step.name == BINARIES_STEP).all(Step::passed) {
+            self.report.fail("not run: the release binaries do not build");
+            return Ok(());
+        }
+        self.step(TESTS, |session| {
+            let mut command = child::cargo();
+            command.args(["test", "--no-fail-fast", "--color=never"]);
+            if options.package.is_empty() {
+                command.arg("--workspace");
+            }
+            options.package.iter().for_each(|package| {
+                command.args(["--package", package]);
+            });
+            command.args(options.filter.as_deref());
+            command.envs(session.environment.iter().map(|(name, value)| (name, value)));
+            let mut report = Report::default();
+            let status = child::stream(command, |progress| match progress {
+                Progress::Line(line) => {
+                    let shown = report.read(line);
+                    if options.verbose {
+                        println!("     {line}");
+                    } else if let Some(shown) = shown {
+                        println!("     {shown}");
+                    }
+                }
+                Progress::Silent(since) => println!("     … {}, {} so far", report.running(), Human(since)),
+            })?;
+            report.finish(status.success());
+            let verdict = if report.failed() == 0 { Verdict::Passed } else { Verdict::Failed };
+            let note = report.counts();
+            session.report = report;
+            Ok((verdict, note))
+        })
+    }
+
+    fn summarise(&self, took: Duration) {
+        println!("==== summary, {}", Human(took));
+        for step in &self.steps {
+            // The rest of a long note was shown with its step.
+            let note = step.note.lines().next().unwrap_or_default();
+            println!("{} {:<18} {:>11}  {note}", step.verdict.word(), step.name, Human(step.took));
+        }
+        print_list("failed", self.report.failures());
+        print_list("could not run", self.report.skips());
+        if self.has_unexplained_skips() {
+            println!("\ntests were skipped although no tool was missing: the harness did not find what it was given");
+        }
+        println!("\n{}", self.report.counts());
+    }
+
+    /// Tests were skipped, yet every tool is here.
+    fn has_unexplained_skips(&self) -> bool {
+        !self.report.skips().is_empty() && self.steps.iter().filter(|step| step.name != TESTS).all(Step::passed)
+    }
+
+    fn is_green(&self) -> bool {
+        self.steps.iter().all(|step| step.verdict != Verdict::Failed) && !self.has_unexplained_skips()
+    }
+}
+
+impl Verdict {
+    /// The same width for each.
+    fn word(self) -> &'static str {
+        match self {
+            Verdict::Passed => "  ok",
+            Verdict::Skipped => "SKIP",
+            Verdict::Failed => "FAIL",
+        }
+    }
+}
+
+/// Shows everything a child writes; whether it succeeded.
+fn stream_all(command: Command) -> Result<bool> {
+    let status = child::stream(command, |progress| match progress {
+        Progress::Line(line) => println!("     {line}"),
+        Progress::Silent(since) => println!("     … {} so far", Human(since)),
+    })?;
+    Ok(status.success())
+}
+
+fn print_list(title: &str, entries: &[String]) {
+    if !entries.is_empty() {
+        println!("\n{title}:");
+        entries.iter().for_each(|entry| println!("  {entry}"));
+    }
+}

@@ -1,0 +1,76 @@
+//! Finding, and where we can installing, what the tests need beyond a Rust toolchain.
+
+mod go;
+mod kubectl;
+
+use std::path::{Path, PathBuf};
+
+pub(crate) use kubectl::kubectl;
+
+/// The Go program that is the real API server.
+const REFERENCE: go::Program = go::Program { module: "reference", binary: "kube-apiserver" };
+
+/// Where a search for a tool ended.
+pub(crate) enum Tool {
+    /// It is here.
+    Ready {
+        /// The executable.
+        path: PathBuf,
+        /// Its version and where it comes from.
+        note: String,
+    },
+    /// It is not, and nothing that we may do would change that.
+    Unavailable(String),
+    /// It is not, although we could have installed it: the tests are not complete.
+    Broken(String),
+}
+
+impl Tool {
+    /// The executable, if there is one.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self {
+            Tool::Ready { path, .. } => Some(path),
+            Tool::Unavailable(_) | Tool::Broken(_) => None,
+        }
+    }
+}
+
+/// The real kube-apiserver with etcd inside, from the cache or built with Go.
+pub(crate) fn reference() -> Tool {
+    go::build(&REFERENCE)
+}
+
+/// The first executable file of that name on the `PATH`.
+fn on_path(name: &str) -> Option<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let is_executable = |path: &PathBuf| {
+        std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    std::env::split_paths(&std::env::var_os("PATH")?).map(|directory| directory.join(name)).find(is_executable)
+}
+
+/// Major and minor of the first `X.Y` in `text`: `v1.32.4-dispatcher`, `go1.26.8`, `1.20.5+really1.20.2-1`.
+fn version(text: &str) -> Option<(u32, u32)> {
+    let start = text.find(|c: char| c.is_ascii_digit())?;
+    let mut parts = text[start..].split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_tools_print() {
+        assert_eq!(version("v1.32.4-dispatcher"), Some((1, 32)));
+        assert_eq!(version("go1.26.8"), Some((1, 26)));
+        assert_eq!(version("1.20.5+really1.20.2-1.1+deb12u1"), Some((1, 20)));
+        assert_eq!(version("devel"), None);
+    }
+
+    #[test]
+    fn the_path_is_searched() {
+        assert!(on_path("sh").is_some());
+        assert!(on_path("no-such-program-here").is_none());
+    }
+}
