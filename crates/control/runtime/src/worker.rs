@@ -147,7 +147,7 @@ impl Intake {
         let (flights, depths) = {
             let desk = self.desk();
             let flights: Vec<Duration> = desk.flights.values().map(|flight| flight.since.elapsed()).collect();
-            (flights, desk.queue.depths())
+            (flights, desk.queue.depths().clone())
         };
         self.metrics.observe(&depths, &flights);
     }
