@@ -200,7 +200,6 @@ impl Workers {
                 () = due, if turns.len() < self.count => {}
             }
         }
-        self.intake.desk().queue.clear();
         while let Some(ended) = turns.join_next().await {
             self.land(ended.result);
         }

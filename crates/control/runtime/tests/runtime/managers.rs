@@ -71,15 +71,20 @@ async fn a_component_that_fails_stops_the_process() {
     assert_eq!(error.to_string(), "watcher failed: no luck");
 }
 
-/// A process whose only reconcile takes for ever.
-async fn stuck(grace: Duration, abort_after: Option<Duration>) -> (Result<(), ManagerError>, Duration) {
-    let manager = manager(ManagerSettings { grace, ..ManagerSettings::new("m") }).await;
+/// Gives a process a reconcile that takes for ever.
+async fn never_done(manager: &Manager) {
     let forever = reconcile_fn(|_| async {
         std::future::pending::<()>().await;
         Ok(Outcome::Done)
     });
     manager.engine().add(Controller::builder("files").for_(maps()).run(forever).unwrap()).unwrap();
     manager.client().create(&maps(), &map("a", "1")).await.unwrap();
+}
+
+/// A process whose only reconcile takes for ever.
+async fn stuck(grace: Duration, abort_after: Option<Duration>) -> (Result<(), ManagerError>, Duration) {
+    let manager = manager(ManagerSettings { grace, ..ManagerSettings::new("m") }).await;
+    never_done(&manager).await;
     let (stop, drain, abort) = stop();
     let told = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
@@ -126,6 +131,7 @@ async fn a_lost_lease_ends_the_process_at_once() {
     let lease = Some(LeaseSettings::new("default", "m", "a"));
     let manager =
         Manager::new(Server::new().await.client(&world), ManagerSettings { lease, ..ManagerSettings::new("m") });
+    never_done(&manager).await;
     let metrics = manager.metrics().clone();
     let (ended, lost_at) = tokio::join!(
         manager.run(stop().0),
