@@ -85,6 +85,7 @@ enum Place {
     Ready {
         seq: u64,
         since: Duration,
+        level: i32,
     },
     Waiting {
         seq: u64,
@@ -117,7 +118,8 @@ pub struct Queue<K> {
     waiting: BTreeMap<(Duration, u64), K>,
     next_seq: u64,
     pops: u32,
-    ready: usize,
+    /// How many keys are ready, by priority.
+    ready: BTreeMap<i32, usize>,
     in_flight: usize,
 }
 
@@ -138,7 +140,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             waiting: BTreeMap::new(),
             next_seq: 0,
             pops: 0,
-            ready: 0,
+            ready: BTreeMap::new(),
             in_flight: 0,
         }
     }
@@ -192,8 +194,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                 self.waiting.remove(&(at, seq));
                 now
             }
-            Place::Ready { since, .. } => {
-                self.ready -= 1;
+            Place::Ready { since, level, .. } => {
+                leave(&mut self.ready, level);
                 since
             }
             Place::Nowhere | Place::Again { .. } => now,
@@ -201,8 +203,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         if entry.in_flight {
             entry.place = Place::Again { at: due };
         } else if due <= now {
-            entry.place = Place::Ready { seq, since };
-            self.ready += 1;
+            entry.place = Place::Ready { seq, since, level: entry.priority };
+            *self.ready.entry(entry.priority).or_default() += 1;
             self.levels.entry(Reverse(entry.priority)).or_default().push_back((seq, key));
         } else {
             entry.place = Place::Waiting { seq, at: due };
@@ -232,10 +234,10 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         let level = self.next_level()?;
         let (_, key) = self.levels.get_mut(&level)?.pop_front()?;
         let entry = self.entries.get_mut(&key)?;
-        let Place::Ready { since, .. } = entry.place else { return None };
+        let Place::Ready { since, level, .. } = entry.place else { return None };
         entry.place = Place::Nowhere;
         entry.in_flight = true;
-        self.ready -= 1;
+        leave(&mut self.ready, level);
         self.in_flight += 1;
         let waited = now.saturating_sub(since);
         Some(Taken { priority: entry.priority, failures: entry.failures, reason: entry.reason, waited, key })
@@ -342,7 +344,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     pub fn clear(&mut self) {
         self.levels.clear();
         self.waiting.clear();
-        self.ready = 0;
+        self.ready.clear();
         self.entries.retain(|_, entry| {
             entry.place = Place::Nowhere;
             entry.in_flight
@@ -358,13 +360,13 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// How many keys are ready.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.ready
+        self.ready.values().sum()
     }
 
     /// Whether no key is ready.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ready == 0
+        self.ready.is_empty()
     }
 
     /// How many keys wait for their time.
@@ -381,18 +383,30 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     /// How many keys are ready, by priority.
     #[must_use]
-    pub fn depths(&self) -> BTreeMap<i32, usize> {
-        let live = |seq: u64, key: &K| {
-            self.entries.get(key).is_some_and(|e| matches!(e.place, Place::Ready { seq: s, .. } if s == seq))
-        };
-        let count = |level: &VecDeque<(u64, K)>| level.iter().filter(|(seq, key)| live(*seq, key)).count();
-        self.levels.iter().map(|(Reverse(priority), level)| (*priority, count(level))).collect()
+    pub fn depths(&self) -> &BTreeMap<i32, usize> {
+        &self.ready
     }
 
     /// How long the key that is ready longest has been so.
     #[must_use]
     pub fn oldest(&self, now: Duration) -> Option<Duration> {
-        let since = self.levels.values().flatten().map(|(_, key)| self.since(key)).min()?;
-        (since != Duration::MAX).then(|| now.saturating_sub(since))
+        // Within a level keys are in the order they became ready, but for those whose priority was raised.
+        let live = |(seq, key): &&(u64, K)| self.is_live(*seq, key);
+        let fronts = self.levels.values().filter_map(|level| level.iter().find(live));
+        fronts.map(|(_, key)| now.saturating_sub(self.since(key))).max()
+    }
+
+    /// Whether an item of a level still stands for its key.
+    fn is_live(&self, seq: u64, key: &K) -> bool {
+        self.entries.get(key).is_some_and(|entry| matches!(entry.place, Place::Ready { seq: s, .. } if s == seq))
+    }
+}
+
+fn leave(ready: &mut BTreeMap<i32, usize>, level: i32) {
+    if let Some(count) = ready.get_mut(&level) {
+        *count -= 1;
+        if *count == 0 {
+            ready.remove(&level);
+        }
     }
 }

@@ -13,7 +13,7 @@ use concert_api::{Object, ObjectKey};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-pub use store::{Change, Verb};
+pub use store::{Change, Origin, Verb};
 
 use crate::client::Client;
 use crate::tasks::TaskGroup;
@@ -151,7 +151,7 @@ impl Cache {
     pub fn subscribe(&self, handler: impl Fn(&Change) + Send + Sync + 'static) -> Subscription {
         let mut handlers = self.0.0.handlers.lock().unwrap_or_else(PoisonError::into_inner);
         for object in self.list() {
-            handler(&Change { key: object.key(), old: None, new: Some(object), initial: true });
+            handler(&Change { key: object.key(), old: None, new: Some(object), origin: Origin::Initial });
         }
         let id = handlers.next;
         handlers.next += 1;

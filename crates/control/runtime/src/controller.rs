@@ -143,7 +143,8 @@ impl View {
     /// Puts a key in the queue from outside.
     pub(crate) fn poke(&self, key: ObjectKey) {
         let keys = std::collections::BTreeSet::from([key]);
-        self.intake.add(crate::trigger::Wanted { keys, priority: concert_queue::priority::EVENT, reason: "asked for" });
+        let (priority, reason) = (concert_queue::priority::EVENT, "asked for");
+        self.intake.add(crate::trigger::Wanted { keys, priority, reason, revision: None });
     }
 }
 

@@ -21,7 +21,41 @@
 //! | [`metrics`], [`serve`] | numbers and probes over HTTP |
 //! | [`tasks`] | the only place that spawns |
 //!
-//! It knows no API server: it is given a tower service or a kubeconfig ([`Client`]).
+//! It knows no API server: it is given a tower service or a kubeconfig ([`Client`]). A controller that counts its
+//! turns, on the embedded server and in virtual time:
+//!
+//! ```
+//! use concert_api::Gvk;
+//! use concert_runtime::{Client, Controller, Manager, ManagerSettings, Outcome, Resource, Stop, reconcile_fn};
+//! use concert_world::World;
+//! use serde_json::json;
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?.block_on(async {
+//! let world = World::simulated(1);
+//! let server = concert_apiserver::Server::in_memory(world.clone()).await;
+//! let manager = Manager::new(Client::in_process(server, world), ManagerSettings::new("example"));
+//! let maps = Resource::namespaced(Gvk::new("", "v1", "ConfigMap"), "configmaps");
+//!
+//! let stop = Stop::default();
+//! let first = stop.drain.clone();
+//! let stop_at_the_first = reconcile_fn(move |request| {
+//!     let first = first.clone();
+//!     async move {
+//!         let object = request.object().await?;
+//!         assert_eq!(object.map(|object| object.name().into_owned()).as_deref(), Some("greeting"));
+//!         first.cancel();
+//!         Ok(Outcome::Done)
+//!     }
+//! });
+//! manager.engine().add(Controller::builder("greeter").for_(maps.clone()).run(stop_at_the_first)?)?;
+//!
+//! let greeting = json!({ "metadata": { "namespace": "default", "name": "greeting" } });
+//! manager.client().create(&maps, &greeting).await?;
+//! manager.run(stop).await?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod cache;
 pub mod client;

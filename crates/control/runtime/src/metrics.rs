@@ -3,7 +3,7 @@
 //! There is no global: a [`Metrics`] is made by whoever starts the process and given to what counts. Every label
 //! value that can be foreseen begins at zero.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -190,7 +190,7 @@ impl Metrics {
 
     /// The metrics of one controller, begun at zero.
     pub(crate) fn controller(&self, name: &str, workers: usize) -> ControllerMetrics {
-        let metrics = ControllerMetrics { metrics: self.clone(), name: name.to_owned() };
+        let metrics = ControllerMetrics { metrics: self.clone(), name: name.to_owned(), shown: Arc::default() };
         let (families, of) = (&self.0.families, metrics.of_controller());
         for result in Result::ALL {
             drop(families.reconciles.get_or_create(&metrics.reconciled(result)));
@@ -263,6 +263,8 @@ fn registered(families: &Families) -> Registry {
 pub(crate) struct ControllerMetrics {
     metrics: Metrics,
     name: String,
+    /// The priorities that have a gauge.
+    shown: Arc<Mutex<BTreeSet<i32>>>,
 }
 
 impl ControllerMetrics {
@@ -321,7 +323,15 @@ impl ControllerMetrics {
     /// Before a scrape: how deep the queue is, and how long what is in flight has been so.
     pub(crate) fn observe(&self, depths: &BTreeMap<i32, usize>, flights: &[Duration]) {
         let families = self.families();
-        for (priority, depth) in depths {
+        // A level that is empty now must not go on showing what it had.
+        let mut levels = BTreeMap::from([(concert_queue::priority::EVENT, 0)]);
+        {
+            let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+            levels.extend(shown.iter().map(|priority| (*priority, 0)));
+            shown.extend(depths.keys().copied());
+        }
+        levels.extend(depths.iter().map(|(priority, depth)| (*priority, *depth)));
+        for (priority, depth) in &levels {
             let (name, controller) = (self.name.clone(), self.name.clone());
             let labels = Depth { name, controller, priority: priority.to_string() };
             families.depth.get_or_create(&labels).set(i64::try_from(*depth).unwrap_or(i64::MAX));
@@ -363,5 +373,7 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} is missing in:\n{text}");
         }
+        controller.observe(&BTreeMap::new(), &[]);
+        assert!(metrics.text().contains("controller=\"files\",priority=\"0\"} 0"), "an empty level shows zero");
     }
 }

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::ApiError;
 use crate::floors::Freshness;
+use crate::worker::Intake;
 
 /// Makes the world look as one object says. Called with a key when anything that may matter changed, also when the
 /// object is gone; never twice at a time for one key.
@@ -74,6 +75,7 @@ pub struct Request {
     /// Unique to this turn; in logs.
     pub id: String,
     pub(crate) freshness: Arc<Freshness>,
+    pub(crate) intake: Arc<Intake>,
     /// Whether the cache did not catch up with our own writes in time.
     pub(crate) stale: bool,
     pub(crate) stopping: CancellationToken,
@@ -89,10 +91,14 @@ impl Request {
         self.freshness.object(&self.key, self.stale).await
     }
 
-    /// Tells that this turn wrote `written` (the server's answer): the next turn of this key will not start from an
-    /// older state. For objects of a kind the controller does not listen to, nothing happens.
+    /// Tells that this turn wrote `written` (the server's answer). Two things follow: the next turn of this key will
+    /// not start from an older state, and the event of this very write does not start one (a turn that wants
+    /// another gives back [`Outcome::After`]). For kinds the controller does not listen to, nothing happens.
     pub fn wrote(&self, written: &Object) {
         self.freshness.wrote(&self.key, written);
+        if let Some(revision) = written.revision() {
+            self.intake.wrote(&self.key, revision);
+        }
     }
 
     /// Cancelled when the controller stops. A turn may go on to its end; long waits should end early.

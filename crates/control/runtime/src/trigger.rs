@@ -11,7 +11,7 @@ use std::sync::Arc;
 use concert_api::{Object, ObjectKey};
 use concert_queue::priority;
 
-use crate::cache::{Change, Verb};
+use crate::cache::{Change, Origin, Verb};
 use crate::resource::Resource;
 use crate::watch::Scope;
 
@@ -77,9 +77,11 @@ impl Predicate {
     }
 }
 
+type Map = dyn Fn(&Change) -> Vec<ObjectKey> + Send + Sync;
+
 /// From a change to keys.
 #[derive(Clone)]
-pub struct Mapping(Arc<dyn Fn(&Change) -> Vec<ObjectKey> + Send + Sync>);
+pub struct Mapping(Arc<Map>);
 
 impl Mapping {
     /// Maps a change, with all it knows.
@@ -134,6 +136,8 @@ pub(crate) struct Wanted {
     pub(crate) keys: BTreeSet<ObjectKey>,
     pub(crate) priority: i32,
     pub(crate) reason: &'static str,
+    /// The revision that was watched coming: if a turn wrote it itself, it need not be told.
+    pub(crate) revision: Option<u64>,
 }
 
 impl Trigger {
@@ -147,15 +151,17 @@ impl Trigger {
             tracing::error!(scope = %self.scope, key = %change.key, "a predicate or mapping panicked");
             BTreeSet::new()
         });
-        let (priority, reason) = match (change.initial, self.role, change.verb()) {
-            (true, ..) => (priority::INITIAL, "initial"),
-            (false, Role::For, Verb::Created) => (priority::EVENT, "created"),
-            (false, Role::For, Verb::Updated) => (priority::EVENT, "updated"),
-            (false, Role::For, Verb::Deleted) => (priority::EVENT, "deleted"),
-            (false, Role::Owns, _) => (priority::EVENT, "owned object changed"),
-            (false, Role::Watches, _) => (priority::EVENT, "watched object changed"),
+        let (priority, reason) = match (self.role, change.verb()) {
+            _ if change.origin == Origin::Initial => (priority::INITIAL, "initial"),
+            (Role::For, Verb::Created) => (priority::EVENT, "created"),
+            (Role::For, Verb::Updated) => (priority::EVENT, "updated"),
+            (Role::For, Verb::Deleted) => (priority::EVENT, "deleted"),
+            (Role::Owns, _) => (priority::EVENT, "owned object changed"),
+            (Role::Watches, _) => (priority::EVENT, "watched object changed"),
         };
-        Wanted { keys, priority, reason }
+        // A relist folds several changes into one, perhaps somebody else's with ours: only single ones are known.
+        let watched = change.new.as_ref().filter(|_| change.origin == Origin::Watched);
+        Wanted { keys, priority, reason, revision: watched.and_then(|object| object.revision()) }
     }
 }
 
@@ -176,7 +182,7 @@ mod tests {
     }
 
     fn change(old: Option<Arc<Object>>, new: Option<Arc<Object>>) -> Change {
-        Change { key: ObjectKey::new("n", "c"), old, new, initial: false }
+        Change { key: ObjectKey::new("n", "c"), old, new, origin: Origin::Watched }
     }
 
     fn fire(mapping: Mapping, predicates: Vec<Predicate>, change: &Change) -> Vec<String> {

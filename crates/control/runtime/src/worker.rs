@@ -1,6 +1,6 @@
 //! From a key to an outcome: takes keys from the queue, runs reconciles, gives outcomes back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,65 +23,132 @@ use crate::trigger::Wanted;
 /// Conflicts are tried again fast: the cache has usually caught up by then.
 const CONFLICT: Backoff = Backoff { base: Duration::from_millis(5), max: Duration::from_secs(5) };
 
+/// So many own writes per key are waited for; an event that never comes must not be remembered for ever.
+const REMEMBERED: usize = 16;
+
 /// Where triggers put keys and workers take them from.
 pub(crate) struct Intake {
     started: Instant,
-    queue: Mutex<Queue<ObjectKey>>,
-    /// Key → when it was taken.
-    flights: Mutex<BTreeMap<ObjectKey, Instant>>,
+    desk: Mutex<Desk>,
     work: Notify,
     metrics: ControllerMetrics,
 }
 
+/// What lies on the desk: all under one lock, so that a change and the end of a turn cannot miss each other.
+struct Desk {
+    queue: Queue<ObjectKey>,
+    flights: BTreeMap<ObjectKey, Flight>,
+    /// Revisions that a turn of the key wrote and whose events are still to come.
+    own: BTreeMap<ObjectKey, BTreeSet<u64>>,
+}
+
+/// A turn that has begun.
+struct Flight {
+    since: Instant,
+    wrote: BTreeSet<u64>,
+    /// Changes that came meanwhile; when the turn has ended, it is known which of them were its own.
+    held: Vec<(u64, i32, &'static str)>,
+}
+
+impl Desk {
+    /// Takes in one key, unless the change is one that a turn of this key made itself.
+    fn add(&mut self, key: ObjectKey, wanted: &Wanted, now: Duration) {
+        if let Some(revision) = wanted.revision {
+            if let Some(flight) = self.flights.get_mut(&key) {
+                flight.held.push((revision, wanted.priority, wanted.reason));
+                return;
+            }
+            if let Some(own) = self.own.get_mut(&key)
+                && own.remove(&revision)
+            {
+                if own.is_empty() {
+                    self.own.remove(&key);
+                }
+                return;
+            }
+        }
+        self.queue.add(key, wanted.priority, wanted.reason, now);
+    }
+
+    fn take(&mut self, now: Duration) -> Option<Taken<ObjectKey>> {
+        let taken = self.queue.pop(now)?;
+        let wrote = self.own.remove(&taken.key).unwrap_or_default();
+        self.flights.insert(taken.key.clone(), Flight { since: Instant::now(), wrote, held: Vec::new() });
+        Some(taken)
+    }
+
+    /// A turn has ended: what others did meanwhile is added, what it did itself is not.
+    fn land(&mut self, key: &ObjectKey, now: Duration) {
+        let Some(Flight { mut wrote, held, .. }) = self.flights.remove(key) else { return };
+        for (revision, priority, reason) in held {
+            if !wrote.remove(&revision) {
+                self.queue.add(key.clone(), priority, reason, now);
+            }
+        }
+        while wrote.len() > REMEMBERED {
+            wrote.pop_first();
+        }
+        if !wrote.is_empty() {
+            self.own.insert(key.clone(), wrote);
+        }
+    }
+}
+
 impl Intake {
     pub(crate) fn new(settings: Settings, metrics: ControllerMetrics) -> Self {
-        let queue = Mutex::new(Queue::new(settings));
-        Self { started: Instant::now(), queue, flights: Mutex::default(), work: Notify::new(), metrics }
+        let desk = Desk { queue: Queue::new(settings), flights: BTreeMap::new(), own: BTreeMap::new() };
+        Self { started: Instant::now(), desk: Mutex::new(desk), work: Notify::new(), metrics }
     }
 
     fn now(&self) -> Duration {
         self.started.elapsed()
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue<ObjectKey>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn flights(&self) -> MutexGuard<'_, BTreeMap<ObjectKey, Instant>> {
-        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes in what a change asks for.
-    pub(crate) fn add(&self, wanted: Wanted) {
-        if wanted.keys.is_empty() {
+    pub(crate) fn add(&self, mut wanted: Wanted) {
+        let keys = std::mem::take(&mut wanted.keys);
+        if keys.is_empty() {
             return;
         }
-        self.metrics.added(wanted.keys.len());
+        self.metrics.added(keys.len());
         let now = self.now();
-        let mut queue = self.queue();
-        for key in wanted.keys {
-            queue.add(key, wanted.priority, wanted.reason, now);
+        let mut desk = self.desk();
+        for key in keys {
+            desk.add(key, &wanted, now);
         }
-        drop(queue);
+        drop(desk);
         self.work.notify_one();
+    }
+
+    /// The turn of `key` wrote this revision.
+    pub(crate) fn wrote(&self, key: &ObjectKey, revision: u64) {
+        if let Some(flight) = self.desk().flights.get_mut(key) {
+            flight.wrote.insert(revision);
+        }
     }
 
     /// The keys in flight, in order.
     pub(crate) fn in_flight(&self) -> Vec<ObjectKey> {
-        self.flights().keys().cloned().collect()
+        self.desk().flights.keys().cloned().collect()
     }
 
     /// How many keys are ready, and how many wait.
     pub(crate) fn depth(&self) -> (usize, usize) {
-        let queue = self.queue();
-        (queue.len(), queue.waiting())
+        let desk = self.desk();
+        (desk.queue.len(), desk.queue.waiting())
     }
 
     /// Sets the gauges that are only looked at when somebody asks.
     pub(crate) fn observe(&self) {
-        let flights: Vec<Duration> = self.flights().values().map(Instant::elapsed).collect();
-        let mut depths = BTreeMap::from([(concert_queue::priority::EVENT, 0)]);
-        depths.extend(self.queue().depths());
+        let (flights, depths) = {
+            let desk = self.desk();
+            let flights: Vec<Duration> = desk.flights.values().map(|flight| flight.since.elapsed()).collect();
+            (flights, desk.queue.depths().clone())
+        };
         self.metrics.observe(&depths, &flights);
     }
 }
@@ -118,7 +185,7 @@ impl Workers {
         let mut turns: TaskGroup<Turn> = TaskGroup::new(cancel.clone());
         while !cancel.is_cancelled() {
             self.start_turns(&mut turns);
-            let wake = self.intake.queue().next_wake().map(|at| self.intake.started + at);
+            let wake = self.intake.desk().queue.next_wake().map(|at| self.intake.started + at);
             let due = async {
                 match wake {
                     Some(at) => tokio::time::sleep_until(at).await,
@@ -133,18 +200,16 @@ impl Workers {
                 () = due, if turns.len() < self.count => {}
             }
         }
-        self.intake.queue().clear();
         while let Some(ended) = turns.join_next().await {
             self.land(ended.result);
         }
-        self.intake.queue().clear();
+        self.intake.desk().queue.clear();
     }
 
     fn start_turns(&self, turns: &mut TaskGroup<Turn>) {
         while turns.len() < self.count {
-            let Some(taken) = self.intake.queue().pop(self.intake.now()) else { return };
+            let Some(taken) = self.intake.desk().take(self.intake.now()) else { return };
             self.metrics.taken(taken.waited);
-            self.intake.flights().insert(taken.key.clone(), Instant::now());
             let name = taken.key.to_string();
             turns.spawn(name, self.turn(taken, turns.token().clone()));
         }
@@ -157,7 +222,8 @@ impl Workers {
             "reconcile", controller = %self.name, namespace = %taken.key.namespace, name = %taken.key.name, id,
             reason = taken.reason, attempt = taken.failures,
         );
-        let (freshness, reconciler) = (Arc::clone(&self.freshness), Arc::clone(&self.reconciler));
+        let (freshness, intake) = (Arc::clone(&self.freshness), Arc::clone(&self.intake));
+        let reconciler = Arc::clone(&self.reconciler);
         let (timeout, started, key) = (self.timeout, Instant::now(), taken.key.clone());
         self.world
             .journal
@@ -165,7 +231,7 @@ impl Workers {
         let work = async move {
             let stale = !freshness.catch_up(&taken.key).await;
             let Taken { key, priority, failures: attempt, reason, .. } = taken;
-            let request = Request { key, priority, attempt, reason, id, freshness, stale, stopping };
+            let request = Request { key, priority, attempt, reason, id, freshness, intake, stale, stopping };
             reconciler.reconcile_boxed(&request).await
         };
         let fenced = AssertUnwindSafe(work).catch_unwind();
@@ -189,8 +255,8 @@ impl Workers {
         let Ok(Turn { key, took, end }) = ended else { return };
         let span = tracing::info_span!("reconcile", controller = %self.name, key = %key);
         let _entered = span.enter();
-        self.intake.flights().remove(&key);
         let now = self.intake.now();
+        self.intake.desk().land(&key, now);
         let (result, next) = match end {
             End::Finished(Ok(outcome)) => self.succeeded(&key, outcome, now),
             End::Finished(Err(error)) => self.failed(&key, &error, now),
@@ -218,7 +284,7 @@ impl Workers {
         if outcome != Outcome::Done {
             self.metrics.retried();
         }
-        self.intake.queue().done(key, outcome, now);
+        self.intake.desk().queue.done(key, outcome, now);
         (result, format!("{outcome:?}"))
     }
 
@@ -227,7 +293,7 @@ impl Workers {
         if error.is_terminal() {
             self.metrics.terminal();
             tracing::error!(error = why, "reconcile failed for good");
-            self.intake.queue().done(key, Outcome::Done, now);
+            self.intake.desk().queue.done(key, Outcome::Done, now);
             return (metrics::Result::Error, format!("terminal: {why}"));
         }
         let at_least = error.retry_after().unwrap_or_default();
@@ -242,7 +308,7 @@ impl Workers {
 
     fn retry(&self, key: &ObjectKey, backoff: Backoff, at_least: Duration, now: Duration) -> (metrics::Result, String) {
         self.metrics.retried();
-        let due = self.intake.queue().fail(key, backoff, at_least, now);
+        let due = self.intake.desk().queue.fail(key, backoff, at_least, now);
         (metrics::Result::Error, format!("again in {:?}", due.saturating_sub(now)))
     }
 }

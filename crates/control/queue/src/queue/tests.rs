@@ -45,7 +45,7 @@ fn priority_first_then_first_come() {
         add(&mut queue, key, priority, 0);
     }
     add(&mut queue, 3, 0, 1);
-    assert_eq!(queue.depths(), BTreeMap::from([(-100, 1), (0, 3)]));
+    assert_eq!(*queue.depths(), BTreeMap::from([(-100, 1), (0, 3)]));
     let order: Vec<_> = std::iter::from_fn(|| pop(&mut queue, 1)).collect();
     assert_eq!(order, [2, 4, 3, 1], "a raised key goes to the end of its new level");
 }
@@ -292,6 +292,9 @@ proptest! {
                 Step::Sleep(by) => now += ms(by),
             }
             prop_assert_eq!(queue.in_flight(), flights.len());
+            let ready = queue.entries.values().filter(|entry| matches!(entry.place, Place::Ready { .. })).count();
+            prop_assert_eq!(queue.len(), ready);
+            prop_assert_eq!(queue.oldest(now).is_some(), ready > 0);
         }
     }
 }

@@ -16,8 +16,19 @@ pub struct Change {
     pub old: Option<Arc<Object>>,
     /// What is known now; `None` if it is gone.
     pub new: Option<Arc<Object>>,
-    /// Whether it was found by the first list rather than seen to change.
-    pub initial: bool,
+    /// How it came to be known.
+    pub origin: Origin,
+}
+
+/// How a [`Change`] came to be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Found there, not seen to come: by the first list, or by a handler that joined later.
+    Initial,
+    /// Found by a later list: several changes may be folded into one.
+    Relisted,
+    /// Watched: exactly this change was made.
+    Watched,
 }
 
 /// What a [`Change`] did.
@@ -86,9 +97,10 @@ impl Store {
                 if let Some(listed) = &mut self.listed {
                     listed.insert(object.key());
                 }
-                self.put(object).into_iter().collect()
+                let origin = if self.synced { Origin::Relisted } else { Origin::Initial };
+                self.put(object, origin).into_iter().collect()
             }
-            Event::Applied(object) => self.put(object).into_iter().collect(),
+            Event::Applied(object) => self.put(object, Origin::Watched).into_iter().collect(),
             Event::Deleted(object) => self.remove(&object.key(), Some(object)).into_iter().collect(),
             Event::Complete(_) => {
                 self.synced = true;
@@ -99,7 +111,7 @@ impl Store {
     }
 
     /// An object whose resourceVersion is known already stays as it is: no change, no copy.
-    fn put(&mut self, object: Object) -> Option<Change> {
+    fn put(&mut self, object: Object, origin: Origin) -> Option<Change> {
         let key = object.key();
         let known = self.objects.get(&key);
         let same =
@@ -109,14 +121,15 @@ impl Store {
         }
         let new = Arc::new(object);
         let old = self.objects.insert(key.clone(), Arc::clone(&new));
-        Some(Change { key, old, new: Some(new), initial: !self.synced })
+        Some(Change { key, old, new: Some(new), origin })
     }
 
     /// Takes an object out. Its last state, if the server told it, is what handlers see as the old one.
     fn remove(&mut self, key: &ObjectKey, last: Option<Object>) -> Option<Change> {
         let known = self.objects.remove(key)?;
+        let origin = if last.is_some() { Origin::Watched } else { Origin::Relisted };
         let old = Some(last.map_or(known, Arc::new));
-        Some(Change { key: key.clone(), old, new: None, initial: false })
+        Some(Change { key: key.clone(), old, new: None, origin })
     }
 
     /// What a complete list did not name is gone; nobody saw it go.
@@ -138,27 +151,22 @@ mod tests {
     }
 
     fn seen(changes: Vec<Change>) -> Vec<String> {
-        changes
-            .iter()
-            .map(|change| {
-                format!("{:?} {}{}", change.verb(), change.key.name, if change.initial { " initial" } else { "" })
-            })
-            .collect()
+        changes.iter().map(|change| format!("{:?} {} {:?}", change.verb(), change.key.name, change.origin)).collect()
     }
 
     #[test]
     fn a_relist_keeps_what_did_not_change_and_drops_what_vanished() {
         let mut store = Store::default();
         store.apply(Event::Reset);
-        assert_eq!(seen(store.apply(Event::Listed(object("a", 1)))), ["Created a initial"]);
+        assert_eq!(seen(store.apply(Event::Listed(object("a", 1)))), ["Created a Initial"]);
         store.apply(Event::Listed(object("b", 2)));
         store.apply(Event::Listed(object("c", 3)));
         assert!(store.apply(Event::Complete("3".into())).is_empty());
         let kept = store.get(&ObjectKey::new("n", "a")).unwrap();
         store.apply(Event::Reset);
         assert!(store.apply(Event::Listed(object("a", 1))).is_empty());
-        assert_eq!(seen(store.apply(Event::Listed(object("b", 9)))), ["Updated b"]);
-        assert_eq!(seen(store.apply(Event::Complete("9".into()))), ["Deleted c"]);
+        assert_eq!(seen(store.apply(Event::Listed(object("b", 9)))), ["Updated b Relisted"]);
+        assert_eq!(seen(store.apply(Event::Complete("9".into()))), ["Deleted c Relisted"]);
         assert!(Arc::ptr_eq(&kept, &store.get(&ObjectKey::new("n", "a")).unwrap()), "the very same entry");
     }
 
@@ -175,7 +183,7 @@ mod tests {
         store.apply(Event::Reset);
         assert_eq!(store.len(), 2);
         store.apply(Event::Listed(object("b", 1)));
-        assert_eq!(seen(store.apply(Event::Complete("1".into()))), ["Deleted a"]);
+        assert_eq!(seen(store.apply(Event::Complete("1".into()))), ["Deleted a Relisted"]);
     }
 
     #[test]

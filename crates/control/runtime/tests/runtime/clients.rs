@@ -7,7 +7,7 @@ use concert_runtime::{Client, Preconditions, Selection};
 use concert_world::{Call, Gate, Verdict, World};
 use serde_json::json;
 
-use crate::stand_in::Server;
+use crate::embedded::Server;
 use crate::{key, map, maps};
 
 /// Create, read, change, list and delete.
@@ -38,7 +38,7 @@ pub(crate) async fn life_of_an_object(client: &Client, name: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn objects_live_and_die() {
-    life_of_an_object(&Server::new().client(&World::simulated(1)), "a").await;
+    life_of_an_object(&Server::new().await.client(&World::simulated(1)), "a").await;
 }
 
 /// Gives the same verdict to every call of one verb.
@@ -53,7 +53,7 @@ impl Gate for On {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_write_says_whether_it_may_have_happened() {
-    let server = Server::new();
+    let server = Server::new().await;
     let attempt = |verdict: Verdict, name: &'static str| {
         let world = World { gate: Arc::new(On("POST", verdict)), ..World::simulated(1) };
         let client = server.client(&world);
@@ -80,14 +80,14 @@ async fn a_failed_write_says_whether_it_may_have_happened() {
 async fn a_request_is_sent_once() {
     let world = World { gate: Arc::new(On("GET", Verdict::Fail(503))), ..World::simulated(1) };
     let before = tokio::time::Instant::now();
-    assert_eq!(Server::new().client(&world).get(&maps(), &key("a")).await.unwrap_err().code(), Some(503));
+    assert_eq!(Server::new().await.client(&world).get(&maps(), &key("a")).await.unwrap_err().code(), Some(503));
     assert_eq!(world.journal.lines().len(), 1);
     assert_eq!(before.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_life_changes_nothing() {
-    let (server, world) = (Server::new(), World::simulated(1));
+    let (server, world) = (Server::new().await, World::simulated(1));
     let client = server.client(&world);
     world.incarnation.kill();
     assert!(!client.create(&maps(), &map("a", "1")).await.unwrap_err().outcome_unknown());

@@ -13,8 +13,8 @@ use concert_world::{Flow, Valve, World};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::stand_in::Server;
-use crate::{key, map, maps, secrets, until};
+use crate::embedded::Server;
+use crate::{define_widgets, key, map, maps, secrets, until, widgets};
 
 /// What reconciles were asked for, and what they saw.
 type Log = Arc<Mutex<Vec<String>>>;
@@ -86,12 +86,12 @@ fn owned_by(owner: &Object) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn every_change_starts_a_reconcile() {
-    changes_start_reconciles(&Server::new().client(&World::simulated(1)), "a").await;
+    changes_start_reconciles(&Server::new().await.client(&World::simulated(1)), "a").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn predicates_and_mappings_decide_what_matters() {
-    let (log, client) = (Log::default(), Server::new().client(&World::simulated(1)));
+    let (log, client) = (Log::default(), Server::new().await.client(&World::simulated(1)));
     let (engine, _) = engine(&client);
     let follow = Mapping::each(|object| vec![ObjectKey::new("default", object.labels()["for"].as_str())]);
     let controller = Controller::builder("c").watches(maps(), follow).when(Predicate::labels_changed());
@@ -122,7 +122,7 @@ async fn turns(
     script: impl Fn(u32) -> Result<Outcome, ReconcileError> + Send + Sync + 'static,
     count: usize,
 ) -> (Vec<u64>, String) {
-    let client = Server::new().client(&World::simulated(1));
+    let client = Server::new().await.client(&World::simulated(1));
     let (engine, metrics) = engine(&client);
     let scripted = Arc::new(Scripted(script, Mutex::default(), Instant::now()));
     let controller = Controller::builder("c").for_(maps()).backoff(Duration::from_secs(1), Duration::from_secs(60));
@@ -174,7 +174,7 @@ async fn a_terminal_error_is_not_tried_again_and_a_conflict_is_quiet() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hanging_reconcile_is_cut_and_polls_come_back() {
-    let client = Server::new().client(&World::simulated(1));
+    let client = Server::new().await.client(&World::simulated(1));
     let (engine, metrics) = engine(&client);
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&calls);
@@ -197,7 +197,7 @@ async fn a_hanging_reconcile_is_cut_and_polls_come_back() {
 
 #[tokio::test(start_paused = true)]
 async fn keys_run_side_by_side_but_never_with_themselves() {
-    let client = Server::new().client(&World::simulated(1));
+    let client = Server::new().await.client(&World::simulated(1));
     let (engine, _) = engine(&client);
     let running: Arc<Mutex<Vec<ObjectKey>>> = Arc::default();
     let most = Arc::new(AtomicUsize::new(0));
@@ -238,7 +238,7 @@ async fn keys_run_side_by_side_but_never_with_themselves() {
 async fn a_turn_never_starts_from_before_its_own_last_write() {
     let valve = Valve::by(|_| Flow::Deliver);
     let world = World { valve: valve.clone(), ..World::simulated(1) };
-    let client = Server::new().client(&world);
+    let client = Server::new().await.client(&world);
     let (engine, _) = engine(&client);
     let log = Log::default();
     let (writer, seen, held) = (client.clone(), Arc::clone(&log), valve.clone());
@@ -264,20 +264,47 @@ async fn a_turn_never_starts_from_before_its_own_last_write() {
     assert_eq!(take(&log), ["1", "2"], "the cache lags, so the second turn reads live");
     assert!(began.elapsed() >= Duration::from_secs(2), "after having waited for the cache");
     valve.set(|_| Flow::Deliver);
-    until("the event of the write itself", || log.lock().unwrap().len() == 1).await;
-    assert_eq!(take(&log), ["2"]);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(take(&log).is_empty(), "the event of its own write starts no turn");
+    client.merge_patch(&maps(), &key("a"), &json!({ "data": { "a": "3" } }), None).await.unwrap();
+    until("somebody else's write", || !log.lock().unwrap().is_empty()).await;
+    assert_eq!(take(&log), ["3"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_elses_write_during_a_turn_is_not_taken_for_its_own() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let (engine, _) = engine(&client);
+    let log = Log::default();
+    let (writer, seen) = (client.clone(), Arc::clone(&log));
+    let reconciler = reconcile_fn(move |request| {
+        let (writer, seen) = (writer.clone(), Arc::clone(&seen));
+        async move {
+            let data = request.object().await?.unwrap().value().unwrap()["data"]["a"].as_str().unwrap().to_owned();
+            seen.lock().unwrap().push(data);
+            let user = json!({ "data": { "a": "user" } });
+            writer.merge_patch(&maps(), &request.key, &user, None).await?;
+            let ours =
+                json!({ "metadata": { "annotations": { "turns": seen.lock().unwrap().len().min(2).to_string() } } });
+            request.wrote(&writer.merge_patch(&maps(), &request.key, &ours, None).await?);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Ok(Outcome::Done)
+        }
+    });
+    engine.add(Controller::builder("c").for_(maps()).run(reconciler).unwrap()).unwrap();
+    client.create(&maps(), &map("a", "1")).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(take(&log), ["1", "user"], "a second turn for the user's write, none for ours");
 }
 
 #[tokio::test(start_paused = true)]
 async fn controllers_come_and_go_without_disturbing_each_other() {
-    let server = Server::new();
-    let client = server.client(&World::simulated(1));
-    server.serves("/api/v1/secrets", false);
+    let client = Server::new().await.client(&World::simulated(1));
     let (engine, _) = engine(&client);
     let (one, two) = (Log::default(), Log::default());
     let build = |name: &str, log: &Log| Controller::builder(name).for_(maps()).run(logging(log, "")).unwrap();
     engine.add(build("one", &one)).unwrap();
-    engine.add(Controller::builder("stuck").for_(secrets()).run(logging(&one, "")).unwrap()).unwrap();
+    engine.add(Controller::builder("stuck").for_(widgets()).run(logging(&one, "")).unwrap()).unwrap();
     assert_eq!(engine.add(build("one", &two)), Err(EngineError::NameInUse("one".into())));
     client.create(&maps(), &map("a", "1")).await.unwrap();
     until("one works", || take(&one) == ["a 1: created"]).await;
@@ -289,6 +316,8 @@ async fn controllers_come_and_go_without_disturbing_each_other() {
     assert!(take(&one).is_empty());
     let states: Vec<_> = engine.list().into_iter().map(|state| (state.name.clone(), state.is_synced())).collect();
     assert_eq!(states, [("stuck".to_owned(), false), ("two".to_owned(), true)]);
+    define_widgets(&client).await;
+    until("no longer stuck", || engine.list()[0].is_synced()).await;
     assert!(engine.poke("two", key("a")));
     until("asked for", || take(&two) == ["a 2: asked for"]).await;
     engine.stop().await;
@@ -296,7 +325,7 @@ async fn controllers_come_and_go_without_disturbing_each_other() {
 
 #[tokio::test(start_paused = true)]
 async fn stopping_waits_for_what_is_in_flight() {
-    let client = Server::new().client(&World::simulated(1));
+    let client = Server::new().await.client(&World::simulated(1));
     let (engine, _) = engine(&client);
     let finished = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&finished);

@@ -10,7 +10,7 @@ use concert_world::{Call, Gate, Verdict, World};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::stand_in::Server;
+use crate::embedded::Server;
 use crate::{map, maps};
 
 /// Trouble that depends on the call alone.
@@ -36,7 +36,7 @@ fn run(seed: u64) -> (String, usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let world = World { gate: Arc::new(Weather(seed)), ..World::simulated(seed) };
-        let client = Server::new().client(&world);
+        let client = Server::new().await.client(&world);
         let lease = Some(LeaseSettings::new("default", "m", world.random.uuid()));
         let manager = Manager::new(client.clone(), ManagerSettings { lease, ..ManagerSettings::new("m") });
         let (writer, random) = (manager.client().clone(), world.random.clone());

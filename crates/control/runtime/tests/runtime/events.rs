@@ -7,7 +7,7 @@ use concert_runtime::{Client, EventKind, Recorder, Resource, Selection};
 use concert_world::World;
 use tokio_util::sync::CancellationToken;
 
-use crate::stand_in::Server;
+use crate::embedded::Server;
 use crate::{key, map, maps};
 
 /// The same event is one object with a count.
@@ -35,12 +35,12 @@ pub(crate) async fn events_are_told_and_counted(client: &Client, name: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn events_are_told() {
-    events_are_told_and_counted(&Server::new().client(&World::simulated(1)), "a").await;
+    events_are_told_and_counted(&Server::new().await.client(&World::simulated(1)), "a").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn recording_never_waits() {
-    let client = Server::new().client(&World::simulated(1));
+    let client = Server::new().await.client(&World::simulated(1));
     let object = client.create(&maps(), &map("a", "1")).await.unwrap();
     let (recorder, _teller) = Recorder::new(client, "concert");
     let before = tokio::time::Instant::now();

@@ -8,7 +8,7 @@ use concert_world::{Call, Gate, Verdict, World};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::stand_in::Server;
+use crate::embedded::Server;
 
 /// A candidate that runs in a group of tasks.
 struct Candidate {
@@ -77,12 +77,12 @@ pub(crate) async fn a_lease_is_handed_over(client: &Client, name: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn leadership_is_handed_over() {
-    a_lease_is_handed_over(&Server::new().client(&World::simulated(1)), "test").await;
+    a_lease_is_handed_over(&Server::new().await.client(&World::simulated(1)), "test").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_is_cut_off_gives_up_before_the_next_one_leads() {
-    let (server, partition) = (Server::new(), Partition::default());
+    let (server, partition) = (Server::new().await, Partition::default());
     let cut_off = World { gate: Arc::new(partition.clone()), ..World::simulated(1) };
     let mut a = candidate(server.client(&cut_off), settings("a"));
     let first = a.leads().await;
@@ -102,7 +102,7 @@ async fn a_leader_that_is_cut_off_gives_up_before_the_next_one_leads() {
 
 #[tokio::test(start_paused = true)]
 async fn of_many_candidates_one_leads_at_a_time() {
-    let server = Server::new();
+    let server = Server::new().await;
     let mut all: Vec<Candidate> =
         (0..5).map(|n| candidate(server.client(&World::simulated(n)), settings(&format!("c{n}")))).collect();
     let mut fences = Vec::new();

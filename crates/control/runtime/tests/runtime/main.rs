@@ -2,14 +2,16 @@
 //!
 //! Every case is a function over a [`Client`](concert_runtime::Client), so that the same case runs on any server.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
 mod clients;
 mod controllers;
 mod determinism;
+mod embedded;
 mod events;
 mod leases;
 mod managers;
 mod reference;
-mod stand_in;
 mod watches;
 
 use std::time::Duration;
@@ -44,4 +46,26 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("a minute passed and still not: {what}");
+}
+
+/// A kind that no server has by itself.
+fn widgets() -> Resource {
+    Resource::namespaced(Gvk::new("test.dev", "v1", "Widget"), "widgets")
+}
+
+/// Makes a server have it.
+async fn define_widgets(client: &concert_runtime::Client) {
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "widgets.test.dev" },
+        "spec": {
+            "group": "test.dev", "scope": "Namespaced", "names": { "plural": "widgets", "singular": "widget", "kind": "Widget" },
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
+            }],
+        },
+    });
+    let gvk = Gvk::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    client.create(&Resource::cluster(gvk, "customresourcedefinitions"), &definition).await.unwrap();
 }

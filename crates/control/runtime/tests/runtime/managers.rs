@@ -10,13 +10,13 @@ use concert_world::{Call, Gate, Verdict, World};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::stand_in::Server;
+use crate::embedded::Server;
 use crate::{map, maps};
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-fn manager(settings: ManagerSettings) -> Manager {
-    Manager::new(Server::new().client(&World::simulated(1)), settings)
+async fn manager(settings: ManagerSettings) -> Manager {
+    Manager::new(Server::new().await.client(&World::simulated(1)), settings)
 }
 
 fn note(manager: &mut Manager, phase: Phase, log: &Log) {
@@ -44,7 +44,7 @@ async fn after<T>(wait: Duration, then: impl FnOnce() -> T) -> T {
 
 #[tokio::test(start_paused = true)]
 async fn phases_start_and_stop_in_their_order() {
-    let (log, mut manager) = (Log::default(), manager(ManagerSettings::new("m")));
+    let (log, mut manager) = (Log::default(), manager(ManagerSettings::new("m")).await);
     for phase in [Phase::Elected, Phase::Always, Phase::Caches, Phase::Servers] {
         note(&mut manager, phase, &log);
     }
@@ -65,21 +65,26 @@ async fn phases_start_and_stop_in_their_order() {
 
 #[tokio::test(start_paused = true)]
 async fn a_component_that_fails_stops_the_process() {
-    let mut manager = manager(ManagerSettings::new("m"));
+    let mut manager = manager(ManagerSettings::new("m")).await;
     manager.add(Phase::Always, "watcher", |_| async { Err("no luck".into()) });
     let error = manager.run(stop().0).await.unwrap_err();
     assert_eq!(error.to_string(), "watcher failed: no luck");
 }
 
-/// A process whose only reconcile takes for ever.
-async fn stuck(grace: Duration, abort_after: Option<Duration>) -> (Result<(), ManagerError>, Duration) {
-    let manager = manager(ManagerSettings { grace, ..ManagerSettings::new("m") });
+/// Gives a process a reconcile that takes for ever.
+async fn never_done(manager: &Manager) {
     let forever = reconcile_fn(|_| async {
         std::future::pending::<()>().await;
         Ok(Outcome::Done)
     });
     manager.engine().add(Controller::builder("files").for_(maps()).run(forever).unwrap()).unwrap();
     manager.client().create(&maps(), &map("a", "1")).await.unwrap();
+}
+
+/// A process whose only reconcile takes for ever.
+async fn stuck(grace: Duration, abort_after: Option<Duration>) -> (Result<(), ManagerError>, Duration) {
+    let manager = manager(ManagerSettings { grace, ..ManagerSettings::new("m") }).await;
+    never_done(&manager).await;
     let (stop, drain, abort) = stop();
     let told = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
@@ -124,7 +129,9 @@ async fn a_lost_lease_ends_the_process_at_once() {
     let gate = NoRenewal::default();
     let world = World { gate: Arc::new(gate.clone()), ..World::simulated(1) };
     let lease = Some(LeaseSettings::new("default", "m", "a"));
-    let manager = Manager::new(Server::new().client(&world), ManagerSettings { lease, ..ManagerSettings::new("m") });
+    let manager =
+        Manager::new(Server::new().await.client(&world), ManagerSettings { lease, ..ManagerSettings::new("m") });
+    never_done(&manager).await;
     let metrics = manager.metrics().clone();
     let (ended, lost_at) = tokio::join!(
         manager.run(stop().0),
@@ -144,6 +151,6 @@ async fn endpoints_answer_while_it_runs() {
     let mut settings = ManagerSettings::new("m");
     let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     settings.metrics = Some(("--metrics-bind-address".into(), taken.local_addr().unwrap().to_string()));
-    let error = manager(settings).run(stop().0).await.unwrap_err().to_string();
+    let error = manager(settings).await.run(stop().0).await.unwrap_err().to_string();
     assert!(error.contains("--metrics-bind-address=127.0.0.1:"), "{error}");
 }
