@@ -105,17 +105,11 @@ impl Controller {
     /// An endpoint cannot be served, the lease was lost, or the drain took too long.
     pub async fn start(self, client: Client, stop: Stop) -> Result<(), StartError> {
         let Self { config, options } = self;
-        let mut manager = Manager::new(client, manager_settings(&options));
-        let manager_client = manager.client().clone();
-        let lease_namespace = options.lease_namespace.clone().unwrap_or_else(|| manager_client.default_namespace().to_owned());
-        if options.leader_election {
-            let world = manager_client.world();
-            let identity = format!("{}_{}", options.name, world.random.uuid());
-            let lease = format!("{}-leader-election", options.name);
-            manager.set_lease(LeaseSettings::new(lease_namespace, lease, identity));
-        }
+        let settings = manager_settings(&options, &client);
+        let mut manager = Manager::new(client, settings);
+        let client = manager.client().clone();
         let shared = Arc::new(Shared {
-            client: manager_client.clone(),
+            client: client.clone(),
             recorder: manager.recorder().clone(),
             engine: manager.engine().clone(),
             probes: manager.probes().clone(),
@@ -132,7 +126,7 @@ impl Controller {
         });
         let mut providers = Vec::new();
         for provider in config.providers {
-            let world = manager_client.world().clone();
+            let world = client.world().clone();
             let connector = Connector::new(&provider.name, provider.endpoint, world)
                 .map_err(|source| StartError::Endpoint { provider: provider.name.clone(), source })?;
             providers.push(Provider::new(Arc::new(connector), provider.resource_types, Arc::clone(&shared)));
@@ -156,8 +150,14 @@ impl Controller {
     }
 }
 
-fn manager_settings(options: &Options) -> ManagerSettings {
+fn manager_settings(options: &Options, client: &Client) -> ManagerSettings {
+    let lease = options.leader_election.then(|| {
+        let namespace = options.lease_namespace.as_deref().unwrap_or(client.default_namespace());
+        let identity = format!("{}_{}", options.name, client.world().random.uuid());
+        LeaseSettings::new(namespace, format!("{}-leader-election", options.name), identity)
+    });
     ManagerSettings {
+        lease,
         metrics: options.metrics.clone(),
         probes: options.probes.clone(),
         ..ManagerSettings::new(options.name.clone())

@@ -65,6 +65,12 @@ impl Endpoint {
     pub fn unix(path: &Path) -> Self {
         Self { text: format!("unix:{}", path.display()), target: Target::Unix(path.to_owned()), tls: false }
     }
+
+    /// Whether the connection is a verified TLS one.
+    #[must_use]
+    pub fn uses_tls(&self) -> bool {
+        self.tls
+    }
 }
 
 fn host_and_port(text: &str, default_port: Option<u16>) -> Result<(String, u16), String> {

@@ -1,0 +1,7 @@
+//! See `dynamic-reconciler --help`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    concert_cli::reconciler("dynamic-reconciler")
+}

@@ -1,0 +1,110 @@
+//! The example: a definition, an object, and what becomes of it.
+
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use concert_api::{Condition, Gvk, Object, ObjectKey};
+use concert_runtime::{Client, Resource, Scope};
+use serde_json::{Value, json};
+
+use crate::screen::Screen;
+
+/// Examples there are.
+pub(crate) const NAMES: [&str; 1] = ["file"];
+/// How long an example may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Who the example's writes belong to.
+const NAME: &str = "hello";
+
+fn definitions() -> Resource {
+    Resource::cluster(Gvk::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), "customresourcedefinitions")
+}
+
+fn files() -> Resource {
+    Resource::cluster(Gvk::new("file.concert.dev", "v1alpha1", "File"), "files")
+}
+
+/// Applies definitions, so that the bundled providers' kinds are there.
+pub(crate) async fn apply_definitions(client: &Client, crds: &[Value], screen: &Screen) -> anyhow::Result<()> {
+    for definition in crds {
+        let name = definition["metadata"]["name"].as_str().unwrap_or_default();
+        let made = ensure(client, &definitions(), definition).await?;
+        screen.step(&format!("CustomResourceDefinition {name} {}", if made { "created" } else { "found again" }));
+        wait_established(client, name).await?;
+    }
+    Ok(())
+}
+
+/// Creates an object if it is not there; says whether it did.
+async fn ensure(client: &Client, resource: &Resource, object: &Value) -> anyhow::Result<bool> {
+    match client.create(resource, object).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_already_exists() => Ok(false),
+        Err(error) => Err(error).with_context(|| format!("cannot apply the example's {}", resource.gvk.kind)),
+    }
+}
+
+async fn wait_established(client: &Client, name: &str) -> anyhow::Result<()> {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        loop {
+            let found = client.get(&definitions(), &ObjectKey::cluster(name)).await?;
+            if found.and_then(|one| one.value().ok()).is_some_and(|one| Condition::is_true(&one, "Established")) {
+                return Ok::<_, anyhow::Error>(());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    });
+    waited.await.map_err(|_| anyhow!("the definition {name} is not established after {} s", PATIENCE.as_secs()))?
+}
+
+/// Applies the example and shows every step until it is Ready.
+pub(crate) async fn run(client: &Client, screen: &Screen) -> anyhow::Result<()> {
+    let file = json!({
+        "apiVersion": "file.concert.dev/v1alpha1", "kind": "File", "metadata": {"name": NAME},
+        "spec": {"forProvider": {"path": "hello.txt", "content": "Hello from Concert.\n"}},
+    });
+    let made = ensure(client, &files(), &file).await?;
+    screen.step(&format!("File {NAME} {}", if made { "created" } else { "found again" }));
+    let ready = tokio::time::timeout(PATIENCE, show_until_ready(client, screen));
+    ready.await.map_err(|_| {
+        anyhow!("File {NAME} is not Ready after {} s; see: kubectl describe file {NAME}", PATIENCE.as_secs())
+    })?
+}
+
+async fn show_until_ready(client: &Client, screen: &Screen) -> anyhow::Result<()> {
+    let mut scope = Scope::all(files());
+    scope.selection.fields = format!("metadata.name={NAME}");
+    let mut watch = concert_runtime::watch::Watch::new(client.clone(), scope);
+    let mut shown = Vec::new();
+    loop {
+        let Some(object) = watch.next().await.into_object() else { continue };
+        for line in lines(&object) {
+            if !shown.contains(&line) {
+                screen.step(&line);
+                shown.push(line);
+            }
+        }
+        if object.value().is_ok_and(|value| Condition::is_true(&value, "Ready") && Condition::is_true(&value, "Synced")) {
+            return Ok(());
+        }
+    }
+}
+
+/// What an object shows of its state.
+fn lines(object: &Object) -> Vec<String> {
+    let Ok(value) = object.value() else { return Vec::new() };
+    let mut lines = Vec::new();
+    if value["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty()) {
+        lines.push(format!("File {NAME} held (finalizer, create token)"));
+    }
+    for r#type in ["Synced", "Ready"] {
+        if let Some(condition) = Condition::find(&value, r#type) {
+            let message = if condition.message.is_empty() { String::new() } else { format!(": {}", condition.message) };
+            lines.push(format!("File {NAME} {}={} ({}){message}", r#type, condition.status, condition.reason));
+        }
+    }
+    if let Some(path) = value["status"]["atProvider"]["path"].as_str() {
+        lines.push(format!("on disk: {path}"));
+    }
+    lines
+}

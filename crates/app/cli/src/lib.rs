@@ -1,0 +1,87 @@
+//! Flags, output and exit codes of the binaries. The only place that reads the environment, installs a log subscriber
+//! and exits.
+//!
+//! | exit code | meaning |
+//! |---|---|
+//! | 0 | done, or stopped as told |
+//! | 1 | it failed while running |
+//! | 2 | wrong usage or configuration; nothing was started |
+//! | 3 | something it needs is in use or not usable: a port, a data directory, a cluster |
+//! | 4 | the store failed; nothing is acknowledged any more |
+
+mod example;
+mod exit;
+mod home;
+mod logs;
+mod reconciler;
+mod screen;
+mod serve;
+mod up;
+
+pub use exit::Failure;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+const EXIT_CODES: &str = "Exit codes:\n  0  done, or stopped as told\n  1  it failed while running\n  2  wrong usage or configuration; nothing was started\n  3  something it needs is in use or not usable: a port, a data directory, a cluster\n  4  the store failed; nothing is acknowledged any more";
+
+/// A control plane for anything that has an API.
+#[derive(Parser)]
+#[command(name = "concert", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+struct Concert {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Run the embedded Kubernetes API server alone
+    #[command(after_help = EXIT_CODES)]
+    Serve(serve::Args),
+    /// Run everything: API server, reconciler and bundled providers
+    #[command(after_help = EXIT_CODES)]
+    Up(up::Args),
+    /// Run a bundled provider (`concert provider file --help`)
+    #[command(disable_help_flag = true)]
+    Provider {
+        /// Its name: file
+        name: String,
+        /// What it is told
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+}
+
+/// The binary `concert`.
+#[must_use]
+pub fn concert() -> ExitCode {
+    match Concert::parse().verb {
+        Verb::Serve(args) => exit::run(serve::run(args)),
+        Verb::Up(args) => exit::run(up::run(args)),
+        Verb::Provider { name, args } => provider(&name, args),
+    }
+}
+
+/// The binaries `managed-reconciler` and `dynamic-reconciler`.
+#[must_use]
+pub fn reconciler(name: &'static str) -> ExitCode {
+    exit::run(reconciler::run(name, reconciler::Args::parse_as(name)))
+}
+
+fn provider(name: &str, args: Vec<OsString>) -> ExitCode {
+    if name != "file" {
+        eprintln!("error: there is no bundled provider \"{name}\": there is file");
+        return ExitCode::from(2);
+    }
+    let args = std::iter::once(OsString::from("concert provider file")).chain(args);
+    let build = |options: concert_provider_file::Options| concert_provider_file::provider(options.root);
+    match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime.block_on(concert_provider::run(build, args)),
+        Err(error) => {
+            eprintln!("error: cannot start: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! `concert serve`: the embedded control plane alone.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use concert_apiserver::{Durability, Kubeconfig, Listener, OpenError, Options, Pki, Server, StartError, Window};
+use concert_world::World;
+use tokio_util::sync::CancellationToken;
+
+use crate::exit::Failure;
+use crate::{home, logs};
+
+/// Flags of the control plane.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Args {
+    /// Where data is kept [default: the platform's data directory]
+    #[arg(long, value_name = "DIR", conflicts_with = "in_memory")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// Keep everything in memory; nothing is left behind
+    #[arg(long)]
+    pub(crate) in_memory: bool,
+    /// Where to listen; port 0 picks a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443")]
+    pub(crate) listen: SocketAddr,
+    /// Where the administrator's kubeconfig is written [default: DIR/kubeconfig]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) write_kubeconfig: Option<PathBuf>,
+    /// What an acknowledged write survives: sync (power loss), interval=MS (a crash), none (a clean stop)
+    #[arg(long, value_name = "sync|interval=MS|none", default_value = "sync", value_parser = durability)]
+    pub(crate) durability: Durability,
+}
+
+fn durability(text: &str) -> Result<Durability, String> {
+    match (text, text.strip_prefix("interval=")) {
+        ("sync", _) => Ok(Durability::Sync),
+        ("none", _) => Ok(Durability::None),
+        (_, Some(millis)) => match millis.parse() {
+            Ok(millis @ 1..=60_000) => Ok(Durability::Interval(Duration::from_millis(millis))),
+            _ => Err(format!("{millis:?} is not a number of milliseconds from 1 to 60000")),
+        },
+        _ => Err("use sync, interval=MS or none".to_owned()),
+    }
+}
+
+/// A control plane that listens.
+pub(crate) struct ControlPlane {
+    pub(crate) server: Server,
+    pub(crate) listener: Listener,
+    pub(crate) kubeconfig: PathBuf,
+    pub(crate) data: Option<PathBuf>,
+}
+
+impl ControlPlane {
+    /// Opens the store, makes certificates, binds the address, writes the kubeconfig.
+    pub(crate) async fn open(args: &Args, world: &World, fallback: Option<PathBuf>) -> Result<Self, Failure> {
+        let data = match (args.in_memory, &args.data_dir) {
+            (true, _) => None,
+            (false, Some(directory)) => Some(directory.clone()),
+            (false, None) => Some(home::data_directory().map_err(Failure::usage)?),
+        };
+        let (server, pki) = match &data {
+            None => (Server::in_memory(world.clone()).await, Pki::ephemeral(world).map_err(Failure::running)?),
+            Some(directory) => {
+                let options = Options { durability: args.durability, window: Window::default() };
+                let server = Server::open(directory, options, world.clone()).await.map_err(cannot_open)?;
+                let pki = Pki::load_or_create(&directory.join("pki"), world).map_err(Failure::unusable)?;
+                (server, pki)
+            }
+        };
+        let listener = Listener::bind(args.listen, &pki).await.map_err(Failure::unusable)?;
+        let beside = data.as_ref().map(|data| data.join("kubeconfig"));
+        let kubeconfig = args.write_kubeconfig.clone().or(beside).or(fallback);
+        let kubeconfig = kubeconfig
+            .context("with --in-memory there is no place for the kubeconfig; say where with --write-kubeconfig FILE")
+            .map_err(Failure::usage)?;
+        Kubeconfig::new(&listener.url(), &pki).write(&kubeconfig).map_err(Failure::unusable)?;
+        Ok(Self { server, listener, kubeconfig, data })
+    }
+
+    /// Serves until told to stop, then closes the store. An error means that the store failed.
+    pub(crate) async fn serve(listener: Listener, server: Server, stop: CancellationToken) -> Result<(), Failure> {
+        let serving = listener.serve(server.clone(), stop.clone());
+        tokio::select! {
+            biased;
+            reason = server.failed() => return Err(Failure::store(anyhow::anyhow!("the store has failed: {reason}"))),
+            () = serving => {}
+        }
+        let closing = server.clone();
+        // Closing waits for the store's thread, which writes to the disk.
+        let closed = tokio::task::block_in_place(move || closing.close());
+        Ok(closed)
+    }
+}
+
+fn cannot_open(error: StartError) -> Failure {
+    match error {
+        StartError::Store(OpenError::InUse(_) | OpenError::Directory { .. }) => Failure::unusable(error),
+        other => Failure::store(other),
+    }
+}
+
+/// Cancelled by the first SIGTERM or SIGINT.
+pub(crate) fn on_signal() -> Result<impl Future<Output = ()>, Failure> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let failed = |error| Failure::running(anyhow::Error::new(error).context("cannot listen to signals"));
+    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+    Ok(async move {
+        tokio::select! {
+            biased;
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+pub(crate) async fn run(args: Args) -> Result<(), Failure> {
+    logs::install("warn");
+    let world = World::real();
+    let signal = on_signal()?;
+    let plane = ControlPlane::open(&args, &world, None).await?;
+    println!("ready {} kubeconfig {}", plane.listener.url(), plane.kubeconfig.display());
+    let stop = CancellationToken::new();
+    let serving = ControlPlane::serve(plane.listener, plane.server, stop.clone());
+    tokio::pin!(serving);
+    tokio::select! {
+        biased;
+        ended = &mut serving => return ended,
+        () = signal => stop.cancel(),
+    }
+    serving.await
+}
