@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use concert_api::{Condition, Gvk, Object, ObjectKey};
+use concert_runtime::watch::{Event, Watch};
 use concert_runtime::{Client, Resource, Scope};
 use serde_json::{Value, json};
 
@@ -74,10 +75,10 @@ pub(crate) async fn run(client: &Client, screen: &Screen) -> anyhow::Result<()> 
 async fn show_until_ready(client: &Client, screen: &Screen) -> anyhow::Result<()> {
     let mut scope = Scope::all(files());
     scope.selection.fields = format!("metadata.name={NAME}");
-    let mut watch = concert_runtime::watch::Watch::new(client.clone(), scope);
+    let mut watch = Watch::new(client.clone(), scope);
     let mut shown = Vec::new();
     loop {
-        let Some(object) = watch.next().await.into_object() else { continue };
+        let (Event::Listed(object) | Event::Applied(object)) = watch.next().await else { continue };
         for line in lines(&object) {
             if !shown.contains(&line) {
                 screen.step(&line);

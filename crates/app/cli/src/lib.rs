@@ -39,10 +39,10 @@ struct Concert {
 enum Verb {
     /// Run the embedded Kubernetes API server alone
     #[command(after_help = EXIT_CODES)]
-    Serve(serve::Args),
+    Serve(serve::ServeArgs),
     /// Run everything: API server, reconciler and bundled providers
     #[command(after_help = EXIT_CODES)]
-    Up(up::Args),
+    Up(up::UpArgs),
     /// Run a bundled provider (`concert provider file --help`)
     #[command(disable_help_flag = true)]
     Provider {

@@ -14,7 +14,7 @@ use crate::{home, logs};
 
 /// Flags of the control plane.
 #[derive(clap::Args, Clone, Debug)]
-pub(crate) struct Args {
+pub(crate) struct ServeArgs {
     /// Where data is kept [default: the platform's data directory]
     #[arg(long, value_name = "DIR", conflicts_with = "in_memory")]
     pub(crate) data_dir: Option<PathBuf>,
@@ -54,7 +54,7 @@ pub(crate) struct ControlPlane {
 
 impl ControlPlane {
     /// Opens the store, makes certificates, binds the address, writes the kubeconfig.
-    pub(crate) async fn open(args: &Args, world: &World, fallback: Option<PathBuf>) -> Result<Self, Failure> {
+    pub(crate) async fn open(args: &ServeArgs, world: &World, fallback: Option<PathBuf>) -> Result<Self, Failure> {
         let data = match (args.in_memory, &args.data_dir) {
             (true, _) => None,
             (false, Some(directory)) => Some(directory.clone()),
@@ -116,7 +116,7 @@ pub(crate) fn on_signal() -> Result<impl Future<Output = ()>, Failure> {
     })
 }
 
-pub(crate) async fn run(args: Args) -> Result<(), Failure> {
+pub(crate) async fn run(args: ServeArgs) -> Result<(), Failure> {
     logs::install("warn");
     let world = World::real();
     let signal = on_signal()?;

@@ -19,9 +19,9 @@ use crate::{example, logs, reconciler};
 
 /// Flags of `up`.
 #[derive(clap::Args, Clone, Debug)]
-pub(crate) struct Args {
+pub(crate) struct UpArgs {
     #[command(flatten)]
-    serve: serve::Args,
+    serve: serve::ServeArgs,
     /// Apply an example and show it become Ready
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "file", value_parser = example::NAMES)]
     example: Option<String>,
@@ -45,7 +45,7 @@ pub(crate) struct Args {
     poll_interval: Duration,
 }
 
-impl Args {
+impl UpArgs {
     fn on_cluster(&self) -> bool {
         self.kubeconfig.is_some() || self.context.is_some()
     }
@@ -59,7 +59,7 @@ struct Tree {
     tasks: JoinSet<Result<(), Failure>>,
 }
 
-pub(crate) async fn run(args: Args) -> Result<(), Failure> {
+pub(crate) async fn run(args: UpArgs) -> Result<(), Failure> {
     let screen = Screen::new();
     logs::install("warn");
     let world = World::real();
@@ -102,7 +102,7 @@ pub(crate) async fn run(args: Args) -> Result<(), Failure> {
 
 /// The embedded control plane, or a client of somebody else's.
 async fn control_plane(
-    args: &Args,
+    args: &UpArgs,
     world: &World,
     run: &RunDirectory,
     screen: &Screen,
@@ -123,7 +123,7 @@ async fn control_plane(
 
 /// Starts the bundled provider as a process and adds it to the configuration.
 fn start_provider(
-    args: &Args,
+    args: &UpArgs,
     data: Option<PathBuf>,
     world: &World,
     run: &RunDirectory,
@@ -151,7 +151,7 @@ fn start_provider(
 
 /// Shows what happens; then waits until it is told to stop.
 async fn show(
-    args: &Args,
+    args: &UpArgs,
     client: &Client,
     kubeconfig: Option<&std::path::Path>,
     files: &std::path::Path,
@@ -170,7 +170,7 @@ async fn show(
     std::future::pending().await
 }
 
-fn next_steps(args: &Args, kubeconfig: Option<&std::path::Path>, files: &std::path::Path, screen: &Screen) {
+fn next_steps(args: &UpArgs, kubeconfig: Option<&std::path::Path>, files: &std::path::Path, screen: &Screen) {
     screen.say("");
     screen.say("Running. In another terminal:");
     screen.say("");

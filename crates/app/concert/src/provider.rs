@@ -54,10 +54,11 @@ impl Provider {
     pub(crate) async fn run(mut self, cancel: CancellationToken) {
         let mut state = self.connector.state();
         let connecting = Arc::clone(&self.connector).run(cancel.clone());
+        let shared = Arc::clone(&self.shared);
         let following = async {
-            self.shared.definitions.cache().synced().await;
+            shared.definitions.cache().synced().await;
             loop {
-                let changed = self.shared.changed.notified();
+                let changed = shared.changed.notified();
                 tokio::pin!(changed);
                 changed.as_mut().enable();
                 let now = state.borrow_and_update().clone();
