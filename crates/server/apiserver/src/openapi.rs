@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use bytes::Bytes;
 use concert_schema::definitions;
-use http::Response;
+use http::{HeaderMap, HeaderValue, Response, header};
 use serde_json::{Map, Value, json};
 
 use crate::Server;
@@ -31,6 +31,25 @@ impl Server {
         };
         rendered(&kinds, name).map_or_else(respond::nowhere, |document| respond::bytes(200, document))
     }
+}
+
+/// An OpenAPI v2 document without paths. Clients that do not find a kind in v3 ask here before they say so; all else
+/// is in v3.
+pub(crate) fn version_two(headers: &HeaderMap) -> Response<Body> {
+    const TITLE: &[u8] = b"Concert";
+    const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+    let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !accepts.contains("protobuf") {
+        let document = json!({"swagger": "2.0", "info": {"title": "Concert", "version": "v1"}, "paths": {}});
+        return respond::json(200, &document);
+    }
+    // swagger = 1, info = 2 { title = 1, version = 2 }, paths = 8
+    let member = |number: u8, bytes: &[u8]| [&[number << 3 | 2, bytes.len() as u8], bytes].concat();
+    let info = [member(1, TITLE), member(2, b"v1")].concat();
+    let document = [member(1, b"2.0"), member(2, &info), member(8, b"")].concat();
+    let mut response = respond::bytes(200, document.into());
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(PROTOBUF));
+    response
 }
 
 fn document_name(group: &str, version: &str) -> String {

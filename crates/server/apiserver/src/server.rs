@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use crate::beside::Parsed;
 use crate::delete::{DeleteOptions, Deleted};
 use crate::kinds::{Kinds, Registry};
+use crate::openapi;
 use crate::respond::{self, Body, Form};
 use crate::target::{Query, Route, Target, route};
 use crate::write::{Change, Written};
@@ -161,10 +162,13 @@ impl Server {
         let Some(route) = route(parts.uri.path()) else { return respond::nowhere() };
         let form = match respond::negotiate(&parts.headers) {
             Ok(form) => form,
+            // Its only readers ask for nothing but protobuf.
+            Err(_) if matches!(route, Route::OpenApiV2) => Form::Object,
             Err(status) => return respond::failure(&status),
         };
         match route {
             Route::Version => respond::json(200, &version()),
+            Route::OpenApiV2 => openapi::version_two(&parts.headers),
             Route::Health => respond::text(200, "ok"),
             Route::Discovery(segments) => self.discovery(&segments, form),
             Route::OpenApi(document) => self.openapi(document),

@@ -15,6 +15,8 @@ pub(crate) enum Route<'a> {
     Discovery(Vec<&'a str>),
     /// `/openapi/v3`, or one document of it.
     OpenApi(Option<&'a str>),
+    /// `/openapi/v2`: there for old clients, without content.
+    OpenApiV2,
     /// `/version`.
     Version,
     /// `/healthz`, `/livez`, `/readyz`.
@@ -40,6 +42,7 @@ pub(crate) fn route(path: &str) -> Option<Route<'_>> {
     match segments.as_slice() {
         ["version"] => Some(Route::Version),
         ["healthz" | "livez" | "readyz", ..] => Some(Route::Health),
+        ["openapi", "v2"] => Some(Route::OpenApiV2),
         ["openapi", "v3"] => Some(Route::OpenApi(None)),
         ["openapi", "v3", ..] => path.trim_start_matches('/').strip_prefix("openapi/v3/").map(|rest| Route::OpenApi(Some(rest))),
         ["api"] | ["api", _] | ["apis"] | ["apis", _] | ["apis", _, _] => Some(Route::Discovery(segments)),
