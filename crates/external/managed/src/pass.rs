@@ -189,6 +189,8 @@ impl<'a> Pass<'a> {
         self.announce(&token).await?;
         let created = seen.session.create(&self.object).await;
         self.managed.memory.set_never_sent(&self.request.key, None);
+        // Whatever was absent before this create says nothing about what it makes.
+        self.managed.memory.is_present(&self.request.key);
         match created {
             Ok(change) => {
                 self.keep_reply(&change);
@@ -378,14 +380,12 @@ impl<'a> Pass<'a> {
                 Ok(Outcome::After(left.min(LOOK_AGAIN)))
             }
             Wait::Outcome(left) => {
-                let text = format!(
-                    "create was interrupted and its outcome is not known yet; looking for the external resource, for {} s more at most",
-                    left.as_secs() + 1
-                );
-                self.tell("PendingExternalResource", "Waiting to learn whether an interrupted create took effect");
-                tracing::info!(key = %self.request.key, "{text}");
+                let text = "create was interrupted; waiting to learn whether it took effect";
+                if Condition::find(&self.object, "Synced").is_none_or(|now| now.message != text) {
+                    self.tell("PendingExternalResource", "Waiting to learn whether an interrupted create took effect");
+                }
                 self.reply = None;
-                self.report(&[phase, self.not_synced("create was interrupted; waiting to learn whether it took effect")]).await?;
+                self.report(&[phase, self.not_synced(text)]).await?;
                 Ok(Outcome::After(left.min(LOOK_AGAIN)))
             }
         }
