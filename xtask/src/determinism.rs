@@ -1,6 +1,6 @@
 //! `cargo xtask determinism`: one workload, two processes, one journal hash.
 //!
-//! The contract with the workload: a binary `determinism` takes `--seed N --objects N`, runs, and prints a line
+//! The contract with the workload: an example `determinism` takes `--seed N --objects N`, runs, and prints a line
 //! `journal <hash> <lines> lines`. Two processes differ in address layout, hash seeds, pid and wall clock: if
 //! their journals agree, nothing of that reached a decision.
 
@@ -13,7 +13,7 @@ use crate::child;
 use crate::metadata::Metadata;
 use crate::time::{Human, Stopwatch};
 
-/// The workload's binary, in whatever package it lives.
+/// The workload: an example, in whatever package it lives.
 const WORKLOAD: &str = "determinism";
 
 /// How often the workload runs.
@@ -33,13 +33,13 @@ pub(crate) struct Options {
 /// Builds the workload, runs it twice, compares.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let metadata = Metadata::workspace()?;
-    let Some(package) = metadata.members().find(|package| package.binaries().any(|binary| binary == WORKLOAD)) else {
-        bail!("no package of the workspace has a binary `{WORKLOAD}` (see the contract in xtask/src/determinism.rs)");
+    let Some(package) = metadata.members().find(|package| package.examples().any(|example| example == WORKLOAD)) else {
+        bail!("no package of the workspace has an example `{WORKLOAD}` (see the contract in xtask/src/determinism.rs)");
     };
     let mut build = child::cargo();
-    build.args(["build", "--quiet", "--release", "--package", &package.name, "--bin", WORKLOAD]);
+    build.args(["build", "--quiet", "--release", "--package", &package.name, "--example", WORKLOAD]);
     child::run_quietly(build, "building the workload")?;
-    let binary = metadata.target_directory.join("release").join(WORKLOAD);
+    let binary = metadata.target_directory.join("release/examples").join(WORKLOAD);
     let mut journals = Vec::new();
     for number in 1..=RUNS {
         let watch = Stopwatch::start();

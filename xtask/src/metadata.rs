@@ -158,10 +158,10 @@ impl Package {
         relative(self.manifest_path.parent().unwrap_or(&self.manifest_path))
     }
 
-    /// The names of its binaries.
-    pub(crate) fn binaries(&self) -> impl Iterator<Item = &str> {
-        let is_binary = |target: &&Target| target.kind.iter().any(|kind| kind == "bin");
-        self.targets.iter().filter(is_binary).map(|target| target.name.as_str())
+    /// The names of its examples.
+    pub(crate) fn examples(&self) -> impl Iterator<Item = &str> {
+        let is_example = |target: &&Target| target.kind.iter().any(|kind| kind == "example");
+        self.targets.iter().filter(is_example).map(|target| target.name.as_str())
     }
 }
 

@@ -85,7 +85,8 @@ async fn show_until_ready(client: &Client, screen: &Screen) -> anyhow::Result<()
                 shown.push(line);
             }
         }
-        if object.value().is_ok_and(|value| Condition::is_true(&value, "Ready") && Condition::is_true(&value, "Synced")) {
+        if object.value().is_ok_and(|value| Condition::is_true(&value, "Ready") && Condition::is_true(&value, "Synced"))
+        {
             return Ok(());
         }
     }

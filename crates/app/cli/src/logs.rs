@@ -7,5 +7,6 @@ pub(crate) fn install(default: &str) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
     // A second installation (in tests) changes nothing.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(terminal).try_init();
+    let _ =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(terminal).try_init();
 }

@@ -80,7 +80,9 @@ pub(crate) async fn run(name: &'static str, args: Args) -> Result<(), Failure> {
     logs::install("info,hyper=warn,h2=warn,tower=warn");
     if let Some(directory) = &args.cert_dir {
         let directory = directory.display();
-        return Err(Failure::usage(anyhow!("--cert-dir \"{directory}\": not yet; leave it out (useSSL verifies with the system's roots)")));
+        return Err(Failure::usage(anyhow!(
+            "--cert-dir \"{directory}\": not yet; leave it out (useSSL verifies with the system's roots)"
+        )));
     }
     let config = args.config()?;
     let source = Source { kubeconfig: args.kubeconfig, context: args.context };

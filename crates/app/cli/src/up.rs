@@ -141,9 +141,15 @@ fn start_provider(
     let command = command.inherit(std::env::vars_os());
     let process = ProviderProcess::new(command, world.clone());
     if config.providers.iter().any(|provider| provider.name == "file") {
-        return Err(Failure::usage(anyhow!("the configuration names a provider \"file\", which is bundled; give it another name")));
+        return Err(Failure::usage(anyhow!(
+            "the configuration names a provider \"file\", which is bundled; give it another name"
+        )));
     }
-    config.providers.push(ProviderConfig { name: "file".into(), endpoint: process.endpoint(), resource_types: Vec::new() });
+    config.providers.push(ProviderConfig {
+        name: "file".into(),
+        endpoint: process.endpoint(),
+        resource_types: Vec::new(),
+    });
     let cancel = tree.provider.clone();
     tree.tasks.spawn(async move { process.run(cancel).await.map_err(Failure::running) });
     Ok(files)
@@ -181,7 +187,9 @@ fn next_steps(args: &UpArgs, kubeconfig: Option<&std::path::Path>, files: &std::
         let file = files.join("hello.txt");
         screen.say("  kubectl get files");
         screen.say("  kubectl describe file hello");
-        screen.say("  kubectl patch file hello --type merge -p '{\"spec\":{\"forProvider\":{\"content\":\"changed\\n\"}}}'");
+        screen.say(
+            "  kubectl patch file hello --type merge -p '{\"spec\":{\"forProvider\":{\"content\":\"changed\\n\"}}}'",
+        );
         screen.say(&format!("  cat {}", file.display()));
         screen.say("  kubectl delete file hello");
     } else {

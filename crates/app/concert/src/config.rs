@@ -88,7 +88,11 @@ impl fmt::Display for ConfigError {
         if let Some(file) = &self.file {
             write!(f, " {:?}", file.display().to_string())?;
         }
-        if self.place.is_empty() { write!(f, ": {}", self.problem) } else { write!(f, ": {}: {}", self.place, self.problem) }
+        if self.place.is_empty() {
+            write!(f, ": {}", self.problem)
+        } else {
+            write!(f, ": {}: {}", self.place, self.problem)
+        }
     }
 }
 
@@ -130,7 +134,8 @@ impl Config {
             let outer = format!("providers[{place}]");
             let provider = provider(entry).map_err(|error| error.within(&outer))?;
             if let Some(first) = names.insert(provider.name.clone(), place) {
-                let problem = format!("{:?} is already the name of providers[{first}]; give each its own", provider.name);
+                let problem =
+                    format!("{:?} is already the name of providers[{first}]; give each its own", provider.name);
                 return Err(ConfigError::at(format!("{outer}.name"), problem));
             }
             providers.push(provider);
@@ -152,12 +157,18 @@ impl Config {
             return Ok(Self { providers: vec![provider] });
         };
         if let [only] = config.providers.as_mut_slice() {
-            let named = text.split_once('=').filter(|(name, _)| *name == only.name).map_or(text, |(_, endpoint)| endpoint);
+            let named =
+                text.split_once('=').filter(|(name, _)| *name == only.name).map_or(text, |(_, endpoint)| endpoint);
             only.endpoint = parse(named, only.endpoint.uses_tls())?;
             return Ok(config);
         }
         let known: Vec<String> = config.providers.iter().map(|provider| provider.name.clone()).collect();
-        let unclear = || flag(format!("{text:?} does not say which provider it means: write NAME=ENDPOINT with one of {}", known.join(", ")));
+        let unclear = || {
+            flag(format!(
+                "{text:?} does not say which provider it means: write NAME=ENDPOINT with one of {}",
+                known.join(", ")
+            ))
+        };
         let (name, endpoint) = text.split_once('=').ok_or_else(unclear)?;
         let found = config.providers.iter_mut().find(|provider| provider.name == name).ok_or_else(unclear)?;
         found.endpoint = parse(endpoint, found.endpoint.uses_tls())?;
@@ -202,7 +213,8 @@ fn object<'a>(value: &'a Value, place: &str, known: &[&str]) -> Result<&'a Map<S
     let members = value.as_object().ok_or_else(|| ConfigError::at(place, format!("{value} is not an object")))?;
     if let Some(unknown) = members.keys().find(|key| !known.contains(&key.as_str())) {
         let near = known.iter().find(|one| distance(one, unknown) <= 2);
-        let hint = near.map_or_else(|| format!("known are {}", known.join(", ")), |near| format!("did you mean {near:?}?"));
+        let hint =
+            near.map_or_else(|| format!("known are {}", known.join(", ")), |near| format!("did you mean {near:?}?"));
         return Err(ConfigError::at(place, format!("unknown key {unknown:?}; {hint}")));
     }
     Ok(members)
@@ -257,11 +269,17 @@ mod tests {
             ("{}", "providers: there is no provider; name at least one"),
             (r#"{"providers": [], "providers": []}"#, "providers: this key stands there twice"),
             (r#"{"provider": []}"#, r#"unknown key "provider"; did you mean "providers"?"#),
-            (r#"{"providers": [{"name": "a", "endpont": "x:1"}]}"#, r#"providers[0]: unknown key "endpont"; did you mean "endpoint"?"#),
+            (
+                r#"{"providers": [{"name": "a", "endpont": "x:1"}]}"#,
+                r#"providers[0]: unknown key "endpont"; did you mean "endpoint"?"#,
+            ),
             (r#"{"providers": [{"endpoint": "x:1"}]}"#, "providers[0].name: it is missing"),
             (r#"{"providers": [{"name": "", "endpoint": "x:1"}]}"#, "providers[0].name: it is empty"),
             (r#"{"providers": [{"name": "a", "endpoint": "x"}]}"#, "providers[0].endpoint: "),
-            (r#"{"providers": [{"name": "a", "endpoint": "x:1", "useSSL": "yes"}]}"#, r#"useSSL: "yes" is neither true nor false"#),
+            (
+                r#"{"providers": [{"name": "a", "endpoint": "x:1", "useSSL": "yes"}]}"#,
+                r#"useSSL: "yes" is neither true nor false"#,
+            ),
             (
                 r#"{"providers": [{"name": "a", "endpoint": "x:1"}, {"name": "a", "endpoint": "x:2"}]}"#,
                 r#"providers[1].name: "a" is already the name of providers[0]"#,

@@ -100,7 +100,8 @@ impl Provider {
     /// The controllers that should run: announced or configured kinds that the cluster serves.
     fn wanted(&self, announced: &[KindInfo], generation: u64) -> BTreeMap<String, Running> {
         let configured = self.resource_types.iter().map(|kind| &kind.0);
-        let plain = configured.filter(|gvk| !announced.iter().any(|kind| kind.gvk == **gvk)).cloned().map(KindInfo::plain);
+        let plain =
+            configured.filter(|gvk| !announced.iter().any(|kind| kind.gvk == **gvk)).cloned().map(KindInfo::plain);
         let kinds = announced.iter().cloned().chain(plain);
         kinds
             .filter(|kind| self.claim(&kind.gvk))
@@ -127,8 +128,12 @@ impl Provider {
 
     /// Stops what should not run, restarts what has changed, starts what is missing.
     async fn apply(&mut self, wanted: BTreeMap<String, Running>) {
-        let stale: Vec<String> =
-            self.running.iter().filter(|(name, now)| wanted.get(*name) != Some(now)).map(|(name, _)| name.clone()).collect();
+        let stale: Vec<String> = self
+            .running
+            .iter()
+            .filter(|(name, now)| wanted.get(*name) != Some(now))
+            .map(|(name, _)| name.clone())
+            .collect();
         for name in stale {
             self.shared.engine.remove(&name).await;
             self.running.remove(&name);

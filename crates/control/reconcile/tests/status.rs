@@ -11,7 +11,10 @@ use serde_json::{Value, json};
 async fn world() -> (Client, Resource, Object) {
     let world = World::simulated(1);
     let client = Client::in_process(Server::in_memory(world.clone()).await, world);
-    let crds = Resource::cluster(Gvk::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), "customresourcedefinitions");
+    let crds = Resource::cluster(
+        Gvk::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
+        "customresourcedefinitions",
+    );
     let schema = json!({"type": "object", "properties": {
         "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
         "status": {"type": "object", "properties": {"kept": {"type": "integer"}}},

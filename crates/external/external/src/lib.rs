@@ -23,12 +23,13 @@ mod port;
 
 pub use concert_api::Gvk;
 pub use error::{Dispatch, ErrorClass, ExternalError, Operation};
+pub use kind::{KindInfo, NamePolicy};
 pub use marks::{
-    CREATE_FAILED, CREATE_OUTCOME, CREATE_PENDING, CREATE_SUCCEEDED, CREATE_TOKEN, Creation, EXTERNAL_NAME, FINALIZER, Marks,
+    CREATE_FAILED, CREATE_OUTCOME, CREATE_PENDING, CREATE_SUCCEEDED, CREATE_TOKEN, Creation, EXTERNAL_NAME, FINALIZER,
+    Marks,
 };
 pub use plan::{Begin, Settled, Situation, Step, Wait, begin, external_name, plan};
 pub use policy::{InvalidPolicy, PAUSED, Policy};
-pub use kind::{KindInfo, NamePolicy};
 pub use port::{
     Attempt, BoxFuture, Change, Connected, ConnectionDetails, CreateToken, External, Observation, Secret, Session,
 };

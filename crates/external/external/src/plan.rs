@@ -116,11 +116,7 @@ pub fn begin(object: &Value) -> Begin {
 #[must_use]
 pub fn plan(situation: &Situation<'_>) -> Step {
     let marks = Marks::of(situation.object);
-    if situation.observation.exists {
-        present(situation, &marks)
-    } else {
-        absent(situation, &marks)
-    }
+    if situation.observation.exists { present(situation, &marks) } else { absent(situation, &marks) }
 }
 
 fn present(situation: &Situation<'_>, marks: &Marks) -> Step {

@@ -66,12 +66,18 @@ impl Policy {
     /// A custom set of actions decides alone; the default one leaves deletion to deletionPolicy.
     fn from_actions(list: &Value, orphan: bool) -> Result<Self, InvalidPolicy> {
         let malformed = || InvalidPolicy(format!("spec.managementPolicies {list} is not a list of actions"));
-        let actions: Vec<&str> =
-            list.as_array().ok_or_else(malformed)?.iter().map(Value::as_str).collect::<Option<_>>().ok_or_else(malformed)?;
+        let actions: Vec<&str> = list
+            .as_array()
+            .ok_or_else(malformed)?
+            .iter()
+            .map(Value::as_str)
+            .collect::<Option<_>>()
+            .ok_or_else(malformed)?;
         let has = |action: &str| actions.contains(&action);
         let known = ["*", "Observe", "Create", "Update", "Delete", "LateInitialize"];
         if let Some(unknown) = actions.iter().find(|action| !known.contains(action)) {
-            let text = format!("spec.managementPolicies has the unknown action {unknown:?}: known are {}", known.join(", "));
+            let text =
+                format!("spec.managementPolicies has the unknown action {unknown:?}: known are {}", known.join(", "));
             return Err(InvalidPolicy(text));
         }
         if actions.is_empty() {
@@ -84,7 +90,9 @@ impl Policy {
             return Ok(Self { delete: !orphan, ..Self::ALL });
         }
         if !has("Observe") {
-            return Err(InvalidPolicy(format!("spec.managementPolicies {list} lacks \"Observe\"; nothing works without it")));
+            return Err(InvalidPolicy(format!(
+                "spec.managementPolicies {list} lacks \"Observe\"; nothing works without it"
+            )));
         }
         Ok(Self {
             paused: false,

@@ -43,8 +43,11 @@ impl Way {
             *count += 1;
             *count - 1
         };
-        let passage =
-            self.gateway.enter(Actor::External, operation.as_str(), key, attempt).await.map_err(|stopped| turn(operation, &stopped))?;
+        let passage = self
+            .gateway
+            .enter(Actor::External, operation.as_str(), key, attempt)
+            .await
+            .map_err(|stopped| turn(operation, &stopped))?;
         let result = call.await;
         passage.leave().map_err(|stopped| turn(operation, &stopped))?;
         result

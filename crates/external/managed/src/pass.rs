@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use concert_api::{Condition, Object, Time, meta};
 use concert_external::{
-    Attempt, Begin, Change, Creation, CreateToken, Dispatch, EXTERNAL_NAME, External, ExternalError, FINALIZER, Marks,
+    Attempt, Begin, Change, CreateToken, Creation, Dispatch, EXTERNAL_NAME, External, ExternalError, FINALIZER, Marks,
     Observation, Operation, Policy, Session, Settled, Situation, Step, Wait, begin, external_name, plan,
 };
 use concert_runtime::{ApiError, EventKind, Outcome, ReconcileError, Request};
@@ -217,8 +217,15 @@ impl<'a> Pass<'a> {
         match seen.session.update(&self.object).await {
             Ok(change) => {
                 self.keep_reply(&change);
-                let what = if seen.observation.diff.is_empty() { String::new() } else { format!(": {}", seen.observation.diff) };
-                self.tell("UpdatedExternalResource", &format!("Successfully requested update of external resource{what}"));
+                let what = if seen.observation.diff.is_empty() {
+                    String::new()
+                } else {
+                    format!(": {}", seen.observation.diff)
+                };
+                self.tell(
+                    "UpdatedExternalResource",
+                    &format!("Successfully requested update of external resource{what}"),
+                );
                 Ok(Next::Observe)
             }
             Err(error) => self.failed(&error).await.map(Next::End),
@@ -296,7 +303,9 @@ impl<'a> Pass<'a> {
         for attempt in 1..=RECORD_TRIES {
             match self.patch(&patch).await {
                 Ok(()) => return Ok(()),
-                Err(error) if error.is_not_found() || error.is_invalid() || attempt == RECORD_TRIES => return Err(error.into()),
+                Err(error) if error.is_not_found() || error.is_invalid() || attempt == RECORD_TRIES => {
+                    return Err(error.into());
+                }
                 Err(error) => {
                     tracing::warn!(key = %self.request.key, %error, attempt, "cannot record the outcome of a create; trying again");
                     tokio::time::sleep(wait).await;
@@ -409,7 +418,10 @@ impl<'a> Pass<'a> {
         condition.observed_generation = Some(self.generation);
         let known = Condition::find(&self.object, "Synced").is_some_and(|now| now.reason == "ReconcilePaused");
         if !known {
-            self.tell("ReconciliationPaused", "Reconciliation is paused via the pause annotation or an empty list of management policies");
+            self.tell(
+                "ReconciliationPaused",
+                "Reconciliation is paused via the pause annotation or an empty list of management policies",
+            );
         }
         self.report(&[condition]).await?;
         Ok(Outcome::Done)

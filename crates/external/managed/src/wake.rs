@@ -23,10 +23,11 @@ pub(crate) fn desired_state_changed(memory: Arc<Memory>, status_subresource: boo
             || old.is_deleting() != new.is_deleting()
             || old.finalizers() != new.finalizers() && new.is_deleting()
             || old.labels() != new.labels()
-            || foreign_annotations(old, false) != foreign_annotations(new, false) && !{
-                // The external name that we wrote down ourselves is no news.
-                memory.is_own_write(new) && foreign_annotations(old, true) == foreign_annotations(new, true)
-            }
+            || foreign_annotations(old, false) != foreign_annotations(new, false)
+                && !{
+                    // The external name that we wrote down ourselves is no news.
+                    memory.is_own_write(new) && foreign_annotations(old, true) == foreign_annotations(new, true)
+                }
     })
 }
 

@@ -4,43 +4,21 @@
 //! and a reconciler process that is started again whenever it dies. Time is virtual.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+#[path = "common/world.rs"]
+mod common;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use concert_api::{Condition, Gvk, ObjectKey};
+use common::{VISIBLE_AFTER, prepared, run, servers};
+use concert_api::{Condition, ObjectKey};
 use concert_apiserver::Server;
-use concert_external::{External, KindInfo, NamePolicy};
-use concert_managed::{Managed, Settings};
-use concert_runtime::{Client, Manager, ManagerSettings, Preconditions, Resource, Stop};
+use concert_external::NamePolicy;
+use concert_runtime::{Client, Preconditions};
 use concert_testkit::{Cloud, Fault};
 use concert_world::{Verdict, World};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-
-const VISIBLE_AFTER: Duration = Duration::from_secs(3);
-const SESSION_TIMEOUT: Duration = Duration::from_secs(20);
-
-fn servers() -> Resource {
-    Resource::cluster(Gvk::new("cloud.test", "v1", "Server"), "servers")
-}
-
-/// A server with the definition in it.
-async fn prepared() -> Server {
-    let world = World::simulated(0);
-    let server = Server::in_memory(world.clone()).await;
-    let client = Client::in_process(server.clone(), world);
-    let definitions = Resource::cluster(Gvk::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition"), "customresourcedefinitions");
-    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let definition = json!({
-        "metadata": {"name": "servers.cloud.test"},
-        "spec": {"group": "cloud.test", "scope": "Cluster", "names": {"plural": "servers", "kind": "Server"}, "versions": [{
-            "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": open, "status": open}}},
-        }]},
-    });
-    client.create(&definitions, &definition).await.unwrap();
-    server
-}
 
 /// One world: the test's own client, the cloud, and the process under test.
 struct Plan {
@@ -76,12 +54,19 @@ impl Plan {
             }
         });
         if waited.await.is_err() {
-            panic!("never {what}: {:?}\n{:?}\ncalls: {:#?}", self.object().await, self.cloud.objects(), self.gate.calls());
+            panic!(
+                "never {what}: {:?}\n{:?}\ncalls: {:#?}",
+                self.object().await,
+                self.cloud.objects(),
+                self.gate.calls()
+            );
         }
     }
 
     async fn is_ready(&self) -> bool {
-        self.object().await.is_some_and(|object| Condition::is_true(&object, "Ready") && Condition::is_true(&object, "Synced"))
+        self.object()
+            .await
+            .is_some_and(|object| Condition::is_true(&object, "Ready") && Condition::is_true(&object, "Synced"))
     }
 
     /// Create, change, delete: with exactly one external object, then none.
@@ -104,7 +89,13 @@ impl Plan {
 }
 
 /// The process under test, started again whenever it dies. Gives how many lives it had.
-async fn keep_running(server: Server, cloud: Cloud, names: NamePolicy, mut world: World, over: CancellationToken) -> usize {
+async fn keep_running(
+    server: Server,
+    cloud: Cloud,
+    names: NamePolicy,
+    mut world: World,
+    over: CancellationToken,
+) -> usize {
     let mut lives = 1;
     loop {
         let life = world.incarnation.clone();
@@ -117,16 +108,6 @@ async fn keep_running(server: Server, cloud: Cloud, names: NamePolicy, mut world
         lives += 1;
         world = world.reincarnated();
     }
-}
-
-async fn run(server: Server, cloud: Cloud, names: NamePolicy, world: World) {
-    let client = Client::in_process(server, world);
-    let manager = Manager::new(client, ManagerSettings::new("test"));
-    let kind = KindInfo { names, consistency_window: VISIBLE_AFTER, session_timeout: Some(SESSION_TIMEOUT), ..KindInfo::plain(servers().gvk) };
-    let external: Arc<dyn External> = Arc::new(cloud);
-    let managed = Managed::new(manager.client().clone(), manager.recorder().clone(), servers(), external, kind, Settings::default());
-    manager.engine().add(managed.controller().unwrap()).unwrap();
-    manager.run(Stop::on(CancellationToken::new(), CancellationToken::new())).await.unwrap();
 }
 
 async fn run_plan(prepared: &Server, names: NamePolicy, fault: Fault) -> (Vec<String>, usize) {
@@ -214,11 +195,15 @@ async fn little_is_written_and_nothing_twice() {
         plan.client.create(&servers(), &object).await.unwrap();
         plan.until("ready", Plan::is_ready).await;
         // Visibility costs one more status write (Creating); without it there are three.
-        let writes = |calls: &[String]| calls.iter().filter(|call| call.contains("PATCH") && call.contains("servers")).count();
+        let writes =
+            |calls: &[String]| calls.iter().filter(|call| call.contains("PATCH") && call.contains("servers")).count();
         tokio::time::sleep(Duration::from_secs(10)).await;
         let first = writes(&plan.gate.calls());
         assert!(first <= 4, "{:#?}", plan.gate.calls());
-        assert!(!plan.gate.calls().iter().any(|call| call.contains("GET") && call.contains("servers/a")), "no live read");
+        assert!(
+            !plan.gate.calls().iter().any(|call| call.contains("GET") && call.contains("servers/a")),
+            "no live read"
+        );
         tokio::time::sleep(Duration::from_secs(3600)).await;
         assert_eq!(writes(&plan.gate.calls()), first, "an hour of polls writes nothing: {:#?}", plan.gate.calls());
         plan.cloud.meddle(&json!({"size": 9}));

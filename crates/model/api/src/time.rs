@@ -207,9 +207,13 @@ mod tests {
 
     #[test]
     fn durations_are_read_as_go_reads_them() {
-        for (text, seconds) in
-            [("1m", Some(60.0)), ("1h2m3.5s", Some(3723.5)), ("100ms", Some(0.1)), ("1m0s", Some(60.0)), ("0s", Some(0.0))]
-        {
+        for (text, seconds) in [
+            ("1m", Some(60.0)),
+            ("1h2m3.5s", Some(3723.5)),
+            ("100ms", Some(0.1)),
+            ("1m0s", Some(60.0)),
+            ("0s", Some(0.0)),
+        ] {
             assert_eq!(go_duration(text).map(|read| read.as_secs_f64()), seconds, "{text}");
         }
         for bad in ["", "5", "s", "1x", "-1s", "1.2.3s"] {

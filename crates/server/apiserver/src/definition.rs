@@ -11,9 +11,8 @@ impl Server {
     pub(crate) fn establish(&self, definition: &mut Value, old: Option<&Value>) {
         let now = self.now();
         let names = definition["spec"]["names"].clone();
-        let mut stored: Vec<Value> = old
-            .and_then(|old| old["status"]["storedVersions"].as_array().cloned())
-            .unwrap_or_default();
+        let mut stored: Vec<Value> =
+            old.and_then(|old| old["status"]["storedVersions"].as_array().cloned()).unwrap_or_default();
         let versions = definition["spec"]["versions"].as_array().cloned().unwrap_or_default();
         for version in versions.iter().filter(|version| version["storage"] == true) {
             if !stored.contains(&version["name"]) {

@@ -104,7 +104,12 @@ impl Server {
             let mut finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
             finalizers.push(CLEANUP.into());
             meta::of(&mut marked).insert("finalizers".into(), finalizers.into());
-            let mut condition = Condition::new("Terminating", true, "InstanceDeletionInProgress", "CustomResource deletion is in progress");
+            let mut condition = Condition::new(
+                "Terminating",
+                true,
+                "InstanceDeletionInProgress",
+                "CustomResource deletion is in progress",
+            );
             condition.observed_generation = None;
             condition.set(&mut marked, self.now());
         }
@@ -144,7 +149,10 @@ impl Server {
         let snapshot = self.store().snapshot();
         let kinds = self.kinds();
         let all = |resource: &Arc<Resource>, namespace: Option<&str>| -> Vec<(Arc<Resource>, ObjectKey)> {
-            snapshot.range(&resource.stored_as, namespace, None).map(|(key, _)| (Arc::clone(resource), key.clone())).collect()
+            snapshot
+                .range(&resource.stored_as, namespace, None)
+                .map(|(key, _)| (Arc::clone(resource), key.clone()))
+                .collect()
         };
         if owner.resource == kinds::namespaces() {
             let namespace = owner.object.name.as_ref();
@@ -182,7 +190,9 @@ impl Server {
             if !terminating || !self.contents(owner).is_empty() {
                 return;
             }
-            let Some(resource) = self.kinds().get(&owner.resource.group, &owner.resource.resource).cloned() else { return };
+            let Some(resource) = self.kinds().get(&owner.resource.group, &owner.resource.resource).cloned() else {
+                return;
+            };
             let Ok(before) = encode::tree(&resource, resource.storage(), entry) else { return };
             let mut object = before.clone();
             release(&mut object);

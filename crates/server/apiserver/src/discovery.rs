@@ -46,7 +46,11 @@ impl Server {
 
 fn aggregated_answer(document: &Bytes, version: &str) -> Response<Body> {
     // Both versions have one shape; only their name differs.
-    let text = String::from_utf8_lossy(document).replacen("apidiscovery.k8s.io/v2\"", &format!("apidiscovery.k8s.io/{version}\""), 1);
+    let text = String::from_utf8_lossy(document).replacen(
+        "apidiscovery.k8s.io/v2\"",
+        &format!("apidiscovery.k8s.io/{version}\""),
+        1,
+    );
     let etag = format!("\"{:016X}\"", fingerprint(text.as_bytes()));
     let mut response = respond::bytes(200, text.into_bytes().into());
     let content = format!("application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList");

@@ -61,7 +61,8 @@ fn rendered(kinds: &Kinds, name: &str) -> Option<Bytes> {
         return Some(found.clone());
     }
     let versions = kinds.group_versions();
-    let ((_, version), resources) = versions.iter().find(|((group, version), _)| document_name(group, version) == name)?;
+    let ((_, version), resources) =
+        versions.iter().find(|((group, version), _)| document_name(group, version) == name)?;
     let mut paths = Map::new();
     let mut schemas = Map::new();
     for (resource, place) in resources {

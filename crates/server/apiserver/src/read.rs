@@ -55,7 +55,9 @@ impl Server {
     pub(crate) fn shaped(&self, target: &Target, query: &Query, form: Form, entry: &Stored) -> Result<Bytes, Status> {
         let revision = entry.revision.to_string();
         match form {
-            Form::Object | Form::AggregatedDiscovery(_) => Ok(encode::served(&target.resource, target.version(), entry)),
+            Form::Object | Form::AggregatedDiscovery(_) => {
+                Ok(encode::served(&target.resource, target.version(), entry))
+            }
             Form::Table => {
                 let object = encode::tree(&target.resource, target.version(), entry)?;
                 let table = table::table(target, query, &[object], &json!({"resourceVersion": revision}), self.now());
@@ -131,7 +133,13 @@ impl Server {
     }
 
     /// A page as one document in the form the client wants.
-    pub(crate) fn page_document(&self, target: &Target, query: &Query, form: Form, page: &Page) -> Result<Value, Status> {
+    pub(crate) fn page_document(
+        &self,
+        target: &Target,
+        query: &Query,
+        form: Form,
+        page: &Page,
+    ) -> Result<Value, Status> {
         let objects: Vec<Value> = page
             .entries
             .iter()
@@ -224,9 +232,10 @@ fn check_version_match(query: &Query) -> Result<(), Status> {
     let field = "resourceVersionMatch";
     let error = match query.version_match.as_str() {
         "" => return Ok(()),
-        _ if query.resource_version.is_empty() => {
-            concert_api::FieldError::forbidden(field, "resourceVersionMatch is forbidden unless resourceVersion is provided")
-        }
+        _ if query.resource_version.is_empty() => concert_api::FieldError::forbidden(
+            field,
+            "resourceVersionMatch is forbidden unless resourceVersion is provided",
+        ),
         _ if !query.continue_token.is_empty() => {
             concert_api::FieldError::forbidden(field, "resourceVersionMatch is forbidden when continue is provided")
         }

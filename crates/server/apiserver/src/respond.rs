@@ -134,7 +134,10 @@ mod tests {
             ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Some(Form::Table)),
             ("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", Some(Form::Object)),
             ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", Some(Form::Metadata)),
-            ("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", Some(Form::AggregatedDiscovery("v2"))),
+            (
+                "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+                Some(Form::AggregatedDiscovery("v2")),
+            ),
             ("text/plain", None),
             ("application/vnd.kubernetes.protobuf", None),
         ] {

@@ -20,7 +20,16 @@ pub(crate) fn prepare_new(target: &Target, object: &mut Value, now: Time, random
         return Err(Status::failure(500, "", message));
     }
     let metadata = meta::of(object);
-    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "generation", "managedFields"] {
+    for field in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "resourceVersion",
+        "generation",
+        "managedFields",
+    ] {
         metadata.remove(field);
     }
     let base = meta::text(object, "generateName").to_owned();
@@ -62,7 +71,16 @@ pub(crate) fn check_name(target: &Target, object: &Value) -> Result<(), Status> 
 pub(crate) fn keep_from_old(object: &mut Value, old: &Value) {
     let metadata = meta::of(object);
     metadata.remove("selfLink");
-    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "namespace", "name", "generateName"] {
+    for field in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "namespace",
+        "name",
+        "generateName",
+    ] {
         match old["metadata"].get(field) {
             Some(value) => metadata.insert(field.to_owned(), value.clone()),
             None => metadata.remove(field),

@@ -310,7 +310,8 @@ fn media(headers: &HeaderMap) -> &str {
 }
 
 fn unsupported_media(accepted: &str) -> Status {
-    let message = format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
+    let message =
+        format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
     Status::failure(415, "UnsupportedMediaType", message)
 }
 

@@ -44,7 +44,9 @@ pub(crate) fn route(path: &str) -> Option<Route<'_>> {
         ["healthz" | "livez" | "readyz", ..] => Some(Route::Health),
         ["openapi", "v2"] => Some(Route::OpenApiV2),
         ["openapi", "v3"] => Some(Route::OpenApi(None)),
-        ["openapi", "v3", ..] => path.trim_start_matches('/').strip_prefix("openapi/v3/").map(|rest| Route::OpenApi(Some(rest))),
+        ["openapi", "v3", ..] => {
+            path.trim_start_matches('/').strip_prefix("openapi/v3/").map(|rest| Route::OpenApi(Some(rest)))
+        }
         ["api"] | ["api", _] | ["apis"] | ["apis", _] | ["apis", _, _] => Some(Route::Discovery(segments)),
         ["api", version, rest @ ..] => resource_path("", version, rest).map(Route::Resource),
         ["apis", group, version, rest @ ..] => resource_path(group, version, rest).map(Route::Resource),
@@ -53,9 +55,8 @@ pub(crate) fn route(path: &str) -> Option<Route<'_>> {
 }
 
 fn resource_path<'a>(group: &'a str, version: &'a str, rest: &[&'a str]) -> Option<Path<'a>> {
-    let path = |resource, namespace, name, subresource| {
-        Some(Path { group, version, resource, namespace, name, subresource })
-    };
+    let path =
+        |resource, namespace, name, subresource| Some(Path { group, version, resource, namespace, name, subresource });
     match *rest {
         // A namespace itself, or one of its own subresources.
         ["namespaces", name] if group.is_empty() => path("namespaces", None, Some(decoded(name)?), None),

@@ -250,7 +250,9 @@ fn changed(target: &Target, query: &Query, change: &Change, old: &Value) -> Resu
     match change {
         Change::Replace(sent) => return Ok(sent.clone()),
         Change::MergePatch(patch) => concert_merge::merge_patch(&mut value, patch),
-        Change::JsonPatch(patch) => concert_merge::json_patch(&mut value, patch).map_err(|error| patch_failure(&error))?,
+        Change::JsonPatch(patch) => {
+            concert_merge::json_patch(&mut value, patch).map_err(|error| patch_failure(&error))?
+        }
     }
     if !value.is_object() {
         return Err(Status::bad_request("the patch does not leave an object"));

@@ -31,9 +31,11 @@ impl Api {
         let request = Request::builder().method(method).uri(path).header("content-type", media);
         let response = self.0.answer(request.body(Full::<Bytes>::from(body)).unwrap()).await;
         let code = response.status().as_u16();
-        let warnings = response.headers().get_all("warning").iter().map(|one| one.to_str().unwrap().to_owned()).collect();
+        let warnings =
+            response.headers().get_all("warning").iter().map(|one| one.to_str().unwrap().to_owned()).collect();
         let bytes = response.into_body().collect().await.unwrap().to_bytes();
-        let body = serde_json::from_slice(&bytes).unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into());
+        let body =
+            serde_json::from_slice(&bytes).unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into());
         Answer { code, body, warnings }
     }
 
@@ -283,7 +285,8 @@ async fn lists_are_paged_at_one_revision() {
     api.post(MAPS, &map("m55", "1")).await;
     let token = first["metadata"]["continue"].as_str().unwrap();
     let rest = api.get(&format!("{MAPS}?limit=100&continue={token}")).await.body;
-    let names: Vec<&str> = rest["items"].as_array().unwrap().iter().map(|one| one["metadata"]["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> =
+        rest["items"].as_array().unwrap().iter().map(|one| one["metadata"]["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["m4", "m5", "m6", "m7", "m8", "m9"], "as it was when the first page was read");
     assert_eq!(rest["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
     assert_eq!(api.get(&format!("{MAPS}?limit=1&continue=abc")).await.code, 400);
@@ -328,7 +331,9 @@ async fn watches_tell_every_event_once_and_resume() {
     api.merge(&format!("{MAPS}/a"), json!({"metadata": {"labels": {"tier": "db"}}})).await;
     api.merge(&format!("{MAPS}/a"), json!({"metadata": {"labels": {"tier": "web"}}})).await;
     api.delete(&format!("{MAPS}/a"), "").await;
-    let kinds = |events: &[Value]| events.iter().map(|one| one["type"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ");
+    let kinds = |events: &[Value]| {
+        events.iter().map(|one| one["type"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join(" ")
+    };
     let all = api.watch(&format!("{MAPS}?resourceVersion={before}&")).await;
     assert_eq!(kinds(&all), "ADDED MODIFIED MODIFIED DELETED");
     let selected = api.watch(&format!("{MAPS}?resourceVersion={before}&labelSelector=tier%3Dweb&")).await;
@@ -445,7 +450,8 @@ async fn people_get_tables() {
     let table = Request::get(FILES).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json");
     let response = api.0.answer(table.body(Full::<Bytes>::default()).unwrap()).await;
     let table: Value = serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap();
-    let columns: Vec<&str> = table["columnDefinitions"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
+    let columns: Vec<&str> =
+        table["columnDefinitions"].as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
     assert_eq!(columns, ["Name", "Size"]);
     assert_eq!(table["rows"][0]["cells"], json!(["a", 3]));
     assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");

@@ -108,7 +108,12 @@ fn the_rows_of_the_table() {
     check("late initialised, not allowed", spec(json!(["Observe"])), late, Step::Settled(Settled::UpToDate));
     check("drifted, not allowed", spec(json!(["Observe", "Create"])), drifted(), Step::Settled(Settled::MayNotUpdate));
     check("absent, only observe", spec(json!(["Observe"])), gone(), Step::Settled(Settled::NothingToObserve));
-    check("absent, update only: nothing to update", spec(json!(["Observe", "Update"])), gone(), Step::Settled(Settled::MayNotCreate));
+    check(
+        "absent, update only: nothing to update",
+        spec(json!(["Observe", "Update"])),
+        gone(),
+        Step::Settled(Settled::MayNotCreate),
+    );
     check("deleting, exists", deleting(held()), EXISTS, Step::Delete);
     check("deleting, gone", deleting(held()), gone(), Step::Release);
     let mut shared = deleting(held());
@@ -135,8 +140,12 @@ fn an_unknown_create_is_waited_out_and_repeated_with_its_token() {
 
 #[test]
 fn what_was_created_may_take_a_while_to_show() {
-    let mut case =
-        Case { object: succeeded(held()), observation: gone(), kind: kind(NamePolicy::SearchedByToken, 5), absent_for: 1 };
+    let mut case = Case {
+        object: succeeded(held()),
+        observation: gone(),
+        kind: kind(NamePolicy::SearchedByToken, 5),
+        absent_for: 1,
+    };
     assert_eq!(step(&case), Step::Wait(Wait::Visible(Duration::from_secs(4))));
     case.absent_for = 5;
     assert_eq!(step(&case), Step::Create(token(2)), "somebody removed it");
@@ -157,7 +166,8 @@ fn before_anybody_is_asked() {
 
 fn any_object() -> impl Strategy<Value = Value> {
     let marks = prop::sample::select(vec![0, 1, 2, 3, 4]);
-    let finalizers = prop::sample::select(vec![json!([]), json!([FINALIZER]), json!([FINALIZER, "x/y"]), json!(["x/y"])]);
+    let finalizers =
+        prop::sample::select(vec![json!([]), json!([FINALIZER]), json!([FINALIZER, "x/y"]), json!(["x/y"])]);
     (marks, finalizers, any::<bool>(), any::<bool>()).prop_map(|(marks, finalizers, deletes, named)| {
         let mut object = held();
         object["metadata"]["finalizers"] = finalizers;
@@ -176,12 +186,23 @@ fn any_object() -> impl Strategy<Value = Value> {
 }
 
 fn any_case() -> impl Strategy<Value = Case> {
-    let names = prop::sample::select(vec![NamePolicy::Assigned, NamePolicy::Deterministic, NamePolicy::SearchedByToken]);
-    let observation = (any::<bool>(), any::<bool>(), any::<bool>())
-        .prop_map(|(exists, up_to_date, late_initialized)| Observation { exists, up_to_date, late_initialized, ..gone() });
-    (any_object(), observation, names, 0u64..10, 0u64..100).prop_map(|(object, observation, names, window, absent_for)| {
-        Case { object, observation, kind: kind(names, window), absent_for }
-    })
+    let names =
+        prop::sample::select(vec![NamePolicy::Assigned, NamePolicy::Deterministic, NamePolicy::SearchedByToken]);
+    let observation =
+        (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(exists, up_to_date, late_initialized)| Observation {
+            exists,
+            up_to_date,
+            late_initialized,
+            ..gone()
+        });
+    (any_object(), observation, names, 0u64..10, 0u64..100).prop_map(
+        |(object, observation, names, window, absent_for)| Case {
+            object,
+            observation,
+            kind: kind(names, window),
+            absent_for,
+        },
+    )
 }
 
 impl std::fmt::Debug for Case {
