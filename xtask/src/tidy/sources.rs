@@ -6,13 +6,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::Finding;
+use super::edges::TEST_RIGS;
 use crate::metadata::{self, DependencyKind, Metadata, Package};
 
 /// Directories without sources of ours.
 const PASSED_OVER: &[&str] = &["target", ".git", ".cache", "node_modules"];
-
-/// Crates that others use only from their `tests/`.
-const TEST_RIGS: &[&str] = &["concert-testkit", "concert-apiserver"];
 
 /// Who may read the environment, and why. Everyone else is told: a library that looks around is hard to test.
 const ENVIRONMENT_READERS: &[&str] = &[
