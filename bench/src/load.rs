@@ -127,7 +127,11 @@ impl Load<'_> {
             Ok::<_, anyhow::Error>(begin.elapsed())
         };
         let (created, ready) = tokio::try_join!(creating, self.wait(&mut watch, "Ready", begin))?;
-        self.say(&format!("all Ready after {:.2} s (created after {:.2} s)", ready.as_secs_f64(), created.as_secs_f64()));
+        self.say(&format!(
+            "all Ready after {:.2} s (created after {:.2} s)",
+            ready.as_secs_f64(),
+            created.as_secs_f64()
+        ));
         let at_ready = rig.usage()?;
         let settled = self.quiet(rig).await?.saturating_duration_since(begin);
         let after = Moment::take(rig, &api, self.server).await?;

@@ -123,7 +123,10 @@ impl Rig {
         for (name, pid) in self.pids()? {
             let file = directory.join(format!("{}.{}.data", self.server.name(), name.replace(' ', "-")));
             let mut command = Command::new("perf");
-            command.args(["record", "-F", "499", "--call-graph", "fp", "-p", &pid.to_string(), "-o"]).arg(file);
+            // The binaries have no frame pointers.
+            command
+                .args(["record", "-F", "199", "--call-graph", "dwarf,16384", "-p", &pid.to_string(), "-o"])
+                .arg(file);
             self.perf.push(Process::spawn(&format!("perf-{pid}"), command, self.plane.directory()));
         }
         Ok(())

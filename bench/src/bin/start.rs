@@ -8,11 +8,13 @@ use anyhow::Result;
 use clap::Parser;
 use concert_bench::report::median;
 use concert_bench::usage::Usage;
-use concert_e2e::{Exit, Process, Scratch, environment};
+use concert_e2e::{Deadline, Exit, Process, Scratch, environment};
 use tokio::time::Instant;
 
 /// How long a start may take.
 const LIMIT: Duration = Duration::from_secs(60);
+/// How often we look for the line.
+const POLL: Duration = Duration::from_micros(200);
 /// What has run for so long is idle.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -85,13 +87,11 @@ fn concert(directory: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Looks for the line without pause: a start is a matter of milliseconds.
+/// A start is a matter of milliseconds: the harness's own wait looks too rarely.
 fn watch_for(process: &Process, prefix: &str, begin: Instant) -> Duration {
-    loop {
-        if process.stdout().starts_with(prefix) {
-            return begin.elapsed();
-        }
-        assert!(begin.elapsed() < LIMIT && process.exit().is_none(), "it is not ready\n{process}");
-        std::thread::yield_now();
+    let deadline = Deadline::after(LIMIT);
+    while !process.stdout().starts_with(prefix) {
+        assert!(deadline.wait(POLL) && process.exit().is_none(), "it is not ready\n{process}");
     }
+    begin.elapsed()
 }
