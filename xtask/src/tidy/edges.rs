@@ -139,7 +139,8 @@ fn is_allowed(edge: &Edge<'_>) -> bool {
     if edge.kind == DependencyKind::Dev && TEST_RIGS.contains(&edge.to) {
         return true;
     }
-    let is_end = |name: &str, directory: &str| WIRE_ENDS.contains(&name) || matches!(room(directory), Some(Room::Provider));
+    let is_end =
+        |name: &str, directory: &str| WIRE_ENDS.contains(&name) || matches!(room(directory), Some(Room::Provider));
     if edge.kind == DependencyKind::Dev && is_end(edge.from, edge.directory) && WIRE_ENDS.contains(&edge.to) {
         return true;
     }

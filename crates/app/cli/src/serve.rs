@@ -87,10 +87,9 @@ impl ControlPlane {
             reason = server.failed() => return Err(Failure::store(anyhow::anyhow!("the store has failed: {reason}"))),
             () = serving => {}
         }
-        let closing = server.clone();
         // Closing waits for the store's thread, which writes to the disk.
-        let closed = tokio::task::block_in_place(move || closing.close());
-        Ok(closed)
+        tokio::task::block_in_place(|| server.close());
+        Ok(())
     }
 }
 

@@ -138,6 +138,9 @@ pub(crate) fn namespaces() -> GroupResource {
     GroupResource::new("", "namespaces")
 }
 
+/// Group and version, and the resources served there, each with the place of that version among its versions.
+pub(crate) type GroupVersions = BTreeMap<(String, String), Vec<(Arc<Resource>, usize)>>;
+
 /// All kinds at one moment. Never changed: a changed definition makes a new one.
 #[derive(Debug, Default)]
 pub(crate) struct Kinds {
@@ -158,8 +161,8 @@ impl Kinds {
     }
 
     /// Served group-versions and their resources, in order.
-    pub(crate) fn group_versions(&self) -> BTreeMap<(String, String), Vec<(Arc<Resource>, usize)>> {
-        let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    pub(crate) fn group_versions(&self) -> GroupVersions {
+        let mut found = GroupVersions::new();
         for resource in self.resources.values() {
             for (place, version) in resource.versions.iter().enumerate().filter(|(_, version)| version.served) {
                 let name = (version.gvk.group.clone(), version.gvk.version.clone());

@@ -1,4 +1,5 @@
 //! What a store promises, in memory and on disk.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
