@@ -519,3 +519,125 @@ async fn generated_names_and_dry_runs() {
     let (a, b) = (api.post(MAPS, &body).await.body, api.post(MAPS, &body).await.body);
     assert_ne!(a["metadata"]["name"], b["metadata"]["name"]);
 }
+
+mod any_request {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A server with a definition and an object, made once.
+    fn prepared() -> &'static Server {
+        static PREPARED: std::sync::OnceLock<Server> = std::sync::OnceLock::new();
+        PREPARED.get_or_init(|| {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+            runtime.block_on(async {
+                let api = Api::with_files().await;
+                api.post(FILES, &file("a")).await;
+                api.0
+            })
+        })
+    }
+
+    fn piece() -> impl Strategy<Value = String> {
+        prop_oneof![
+            prop::sample::select(vec![
+                "api",
+                "apis",
+                "v1",
+                "namespaces",
+                "default",
+                "configmaps",
+                "probe.test",
+                "files",
+                "a",
+                "status",
+                "openapi",
+                "v3",
+                "events",
+                "apiextensions.k8s.io",
+                "customresourcedefinitions",
+                "leases",
+                "%2e%2e",
+                "%00",
+                "",
+                "healthz",
+            ])
+            .prop_map(str::to_owned),
+            "[^ ?#]{0,6}".prop_map(|text| text.replace(|c: char| !c.is_ascii_graphic(), "_")),
+        ]
+    }
+
+    fn query() -> impl Strategy<Value = String> {
+        let key = prop::sample::select(vec![
+            "watch",
+            "limit",
+            "continue",
+            "resourceVersion",
+            "resourceVersionMatch",
+            "labelSelector",
+            "fieldSelector",
+            "timeoutSeconds",
+            "fieldValidation",
+            "sendInitialEvents",
+            "allowWatchBookmarks",
+            "dryRun",
+            "includeObject",
+        ]);
+        let value = prop_oneof![
+            prop::sample::select(vec![
+                "true",
+                "1",
+                "0",
+                "999999999999",
+                "Strict",
+                "NotOlderThan",
+                "Exact",
+                "a%3Db",
+                "All"
+            ])
+            .prop_map(str::to_owned),
+            "[a-zA-Z0-9%=!,()]{0,12}",
+        ];
+        prop::collection::vec((key, value), 0..4)
+            .prop_map(|pairs| pairs.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join("&"))
+    }
+
+    fn body() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..60),
+            Just(file("a").to_string().into_bytes()),
+            Just(definition(json!({"schema": {"openAPIV3Schema": {"type": "wrong"}}})).to_string().into_bytes()),
+            Just(br#"[{"op":"add","path":"/spec/-","value":1}]"#.to_vec()),
+            Just(br#"{"metadata":null,"spec":[],"status":3}"#.to_vec()),
+            Just(br#"{"metadata":{"name":"a","finalizers":[3],"labels":{"x":null},"ownerReferences":{}}}"#.to_vec()),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// Whatever a client sends, it gets an answer, and the server still works.
+        #[test]
+        fn is_answered(
+            pieces in prop::collection::vec(piece(), 0..8), query in query(), body in body(),
+            method in prop::sample::select(vec!["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "BREW"]),
+            media in prop::sample::select(vec![
+                "application/json", "application/merge-patch+json", "application/json-patch+json", "text/x", "",
+            ]),
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+            runtime.block_on(async {
+                let api = Api(prepared().fork(World::simulated(3)));
+                let uri = format!("/{}?{query}", pieces.join("/"));
+                let Ok(uri) = uri.parse::<http::Uri>() else { return };
+                let request = Request::builder().method(method).uri(uri).header("content-type", media);
+                let response = api.0.answer(request.body(Full::<Bytes>::from(body.clone())).unwrap()).await;
+                let code = response.status().as_u16();
+                let body = tokio::time::timeout(std::time::Duration::from_secs(7200), response.into_body().collect()).await;
+                assert!(body.is_ok(), "a watch ends by its deadline");
+                assert!(code < 500 || code == 504 || code == 500, "{code}");
+                assert_eq!(api.get("/api/v1/namespaces/default").await.code, 200);
+            });
+        }
+    }
+}
