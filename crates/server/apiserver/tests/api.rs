@@ -625,9 +625,10 @@ mod any_request {
                 "application/json", "application/merge-patch+json", "application/json-patch+json", "text/x", "",
             ]),
         ) {
+            let prepared = prepared();
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
             runtime.block_on(async {
-                let api = Api(prepared().fork(World::simulated(3)));
+                let api = Api(prepared.fork(World::simulated(3)));
                 let uri = format!("/{}?{query}", pieces.join("/"));
                 let Ok(uri) = uri.parse::<http::Uri>() else { return };
                 let request = Request::builder().method(method).uri(uri).header("content-type", media);
