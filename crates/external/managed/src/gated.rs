@@ -5,7 +5,8 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use concert_external::{
-    Attempt, BoxFuture, Change, Connected, ErrorClass, External, ExternalError, Observation, Operation, Session,
+    Attempt, BoxFuture, Change, Connected, CreateToken, ErrorClass, External, ExternalError, Observation, Operation,
+    Session,
 };
 use concert_world::{Actor, Gateway, Stopped, World};
 use serde_json::Value;
@@ -90,8 +91,12 @@ impl Session for GatedSession {
         Box::pin(async move { self.way.go(Operation::Observe, &self.key, self.inner.observe(object)).await })
     }
 
-    fn create<'a>(&'a mut self, object: &'a Value) -> BoxFuture<'a, Result<Change, ExternalError>> {
-        Box::pin(async move { self.way.go(Operation::Create, &self.key, self.inner.create(object)).await })
+    fn create<'a>(
+        &'a mut self,
+        object: &'a Value,
+        token: &'a CreateToken,
+    ) -> BoxFuture<'a, Result<Change, ExternalError>> {
+        Box::pin(async move { self.way.go(Operation::Create, &self.key, self.inner.create(object, token)).await })
     }
 
     fn update<'a>(&'a mut self, object: &'a Value) -> BoxFuture<'a, Result<Change, ExternalError>> {

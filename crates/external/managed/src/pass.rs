@@ -187,7 +187,7 @@ impl<'a> Pass<'a> {
     /// Writes the intent, creates, writes the outcome.
     async fn create(&mut self, token: CreateToken, seen: &mut Seen) -> Pass1<Next> {
         self.announce(&token).await?;
-        let created = seen.session.create(&self.object).await;
+        let created = seen.session.create(&self.object, &token).await;
         self.managed.memory.set_never_sent(&self.request.key, None);
         // Whatever was absent before this create says nothing about what it makes.
         self.managed.memory.is_present(&self.request.key);
