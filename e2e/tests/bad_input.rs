@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -86,7 +85,8 @@ fn wrong_configuration() {
     let place = path.display().to_string();
     let config = format!("--config={place}");
     for binary in RECONCILERS {
-        refuses(binary, &[&config], USAGE, &[&place, "No such file", "--config"]);
+        let missing = scratch.path().join("missing.json").display().to_string();
+        refuses(binary, &[&format!("--config={missing}")], USAGE, &[&missing, "No such file", "--config"]);
         let cases: [(&str, &[&str]); 10] = [
             ("{\"providers\": [\n  {\"name\": }\n]}", &["line 2 column 12", "JSON"]),
             ("{}", &["providers", "name at least one"]),
@@ -156,14 +156,14 @@ fn a_port_or_a_directory_that_is_not_free(server: &ControlPlane) {
 
     // The second server of a directory: the first goes on.
     let kubectl = server.kubectl();
-    kubectl.ok(&["create", "configmap", "kept"]);
+    kubectl.apply_stdin(&config_map("kept")).ok();
     let used = server.directory().join("data").display().to_string();
     let in_use = format!("--data-dir={used}");
     let words = [used.as_str(), "another concert process", "--data-dir"];
     refuses("concert", &["serve", &in_use, "--listen=127.0.0.1:0"], UNUSABLE, &words);
     refuses("concert", &["up", &in_use, "--listen=127.0.0.1:0"], UNUSABLE, &words);
     kubectl.ok(&["get", "configmap", "kept"]);
-    kubectl.ok(&["create", "configmap", "more"]);
+    kubectl.apply_stdin(&config_map("more")).ok();
 
     // Nobody, not even root, can write below a file.
     fs::write(path("file"), "").expect("a file");
@@ -188,29 +188,33 @@ fn a_port_or_a_directory_that_is_not_free(server: &ControlPlane) {
     fs::write(&store, whole).expect("a file");
     server.start();
     kubectl.ok(&["get", "configmap", "kept", "more"]);
-
-    endpoints_in_use(server, &address);
 }
 
-/// Metrics and probes of a reconciler.
-fn endpoints_in_use(server: &ControlPlane, address: &str) {
+fn config_map(name: &str) -> String {
+    format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\n")
+}
+
+/// Metrics and probes of a reconciler. What is no address at all is wrong usage; one that is taken is not.
+fn endpoints_that_cannot_be_served(server: &ControlPlane) {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("an address").to_string();
     let kubeconfig = format!("--kubeconfig={}", server.kubeconfig().display());
-    for binary in RECONCILERS {
-        for (flag, other) in [
-            ("--metrics-bind-address", "--health-probe-bind-address"),
-            ("--health-probe-bind-address", "--metrics-bind-address"),
-        ] {
-            let arguments =
-                ["--provider-endpoint=localhost:1", &kubeconfig, &format!("{flag}={address}"), &format!("{other}=0")];
-            refuses(binary, &arguments, UNUSABLE, &[flag, address, "in use", "choose another port"]);
-            let nonsense = format!("{flag}=here");
-            let arguments = ["--provider-endpoint=localhost:1", &kubeconfig, &nonsense, &format!("{other}=0")];
-            refuses(binary, &arguments, UNUSABLE, &[&nonsense, "HOST:PORT"]);
+    let flags = ["--metrics-bind-address", "--health-probe-bind-address"];
+    for (value, code, words) in [
+        (address.as_str(), UNUSABLE, ["in use", "choose another port"]),
+        ("here", USAGE, ["not an address", "HOST:PORT"]),
+    ] {
+        for binary in RECONCILERS {
+            for (flag, other) in [(flags[0], flags[1]), (flags[1], flags[0])] {
+                let (wrong, off) = (format!("{flag}={value}"), format!("{other}=0"));
+                let arguments = ["--provider-endpoint=localhost:1", &kubeconfig, &wrong, &off];
+                refuses(binary, &arguments, code, &[&wrong, words[0], words[1]]);
+            }
         }
     }
 }
 
-on_embedded_only!(a_port_or_a_directory_that_is_not_free);
+on_embedded_only!(a_port_or_a_directory_that_is_not_free, endpoints_that_cannot_be_served);
 
 /// The reconciler waits, says for whom, and goes on when it comes.
 fn a_provider_that_is_not_there(server: &ControlPlane) {
@@ -299,7 +303,6 @@ fn manifests(server: &ControlPlane) {
     assert_eq!(kubectl.ok(&["get", "files", "--output=name"]), "file.file.concert.dev/kept\n");
     let absent = kubectl.run(&["get", "flies"]);
     assert!(absent.stderr.contains("the server doesn't have a resource type \"flies\""), "{absent:?}");
-    assert!(Path::new(&server.kubeconfig()).exists());
 }
 
 on_both_servers!(a_provider_that_is_not_there, manifests);

@@ -95,11 +95,16 @@ impl Scene<'_> {
         }
     }
 
-    /// The external objects: id → name of the file.
-    fn externals(&self) -> Vec<String> {
+    /// The external objects, as their backend remembers them.
+    fn externals(&self) -> Vec<External> {
         let entries = fs::read_dir(self.state).expect("the backend's directory");
-        let names = entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
-        names.filter(|name| name.starts_with("srv-")).collect()
+        let paths = entries.map(|entry| entry.expect("an entry").path());
+        // One that is deleted meanwhile is none.
+        let read =
+            paths.filter(|path| path.extension().is_some_and(|is| is == "json")).filter_map(|path| fs::read(path).ok());
+        read.map(|text| serde_json::from_slice::<Value>(&text).expect("JSON"))
+            .map(|server| External { id: text(&server["id"]), token: text(&server["token"]) })
+            .collect()
     }
 
     fn objects(&self) -> Result<Vec<Value>, String> {
@@ -112,9 +117,37 @@ impl Scene<'_> {
     }
 }
 
+/// An object of the backend.
+struct External {
+    id: String,
+    /// Of the create that made it.
+    token: String,
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
 fn is_true(object: &Value, condition: &str) -> bool {
     let conditions = object["status"]["conditions"].as_array();
     conditions.is_some_and(|all| all.iter().any(|one| one["type"] == condition && one["status"] == "True"))
+}
+
+/// One for each object, and no other.
+fn check_externals(objects: &[Value], externals: &[External]) {
+    let nameless = externals.iter().filter(|external| external.token.is_empty()).count();
+    assert_eq!(nameless, 0, "of {} creates {nameless} carried no token, so nobody can find them", externals.len());
+    let mut wanted: BTreeMap<String, u32> = BTreeMap::new();
+    for object in objects {
+        wanted.insert(text(&object["metadata"]["annotations"]["crossplane.io/external-name"]), 0);
+    }
+    for External { id, token } in externals {
+        match wanted.get_mut(id) {
+            Some(count) => *count += 1,
+            None => panic!("{id} belongs to no object: a duplicate that the create {token} made"),
+        }
+    }
+    assert!(wanted.len() == objects.len() && wanted.values().all(|count| *count == 1), "{wanted:?}");
 }
 
 /// `phases`: how many kills in each, with the time between two phases in which interrupted creates are repeated.
@@ -171,15 +204,7 @@ fn exactly_one(server: &ControlPlane, phases: &[usize], deletions: usize) {
         externals.len(),
         scene.wanted.len(),
     );
-    let mut ids: Vec<String> = objects
-        .iter()
-        .map(|object| object["metadata"]["annotations"]["crossplane.io/external-name"].as_str().unwrap_or_default())
-        .map(|id| format!("{id}.json"))
-        .collect();
-    let mut files = externals;
-    ids.sort();
-    files.sort();
-    assert_eq!(files, ids, "one external object for each object, and no other");
+    check_externals(&objects, &externals);
 
     for name in scene.wanted.clone() {
         let path = format!("{SERVERS}/{name}");

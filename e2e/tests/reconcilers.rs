@@ -10,7 +10,7 @@ use concert_e2e::{
 
 const SOON: Duration = Duration::from_secs(30);
 /// A released lease is taken within client-go's retry period (2 s and its jitter), long before it would expire (15 s).
-const TAKEN_OVER: Duration = Duration::from_secs(8);
+const TAKEN_OVER: Duration = Duration::from_secs(10);
 
 fn file(name: &str) -> String {
     format!(
