@@ -130,6 +130,14 @@ fn an_object_becomes_real_and_stays_so(server: &ControlPlane) {
     wait_for_content(&path, "two");
     println!("patched, and on disk, after {:.0?}", took.elapsed());
 
+    // Only when it is settled again is it the poll that repairs, not the rest of the same pass.
+    let settled =
+        "--output=jsonpath={.metadata.generation} {.status.conditions[?(@.type==\"Synced\")].observedGeneration}";
+    eventually("a settled object", SOON, || match kubectl.ok(&["get", "file", "hello", settled]).split_once(' ') {
+        Some((wanted, observed)) if wanted == observed => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    pause(Duration::from_millis(300));
     fs::write(&path, "by hand").expect("a writable file");
     let repaired = wait_for_content(&path, "two");
     println!("a change by hand was repaired after {repaired:.1?} (poll interval {POLL:?})");
