@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use concert_apiserver::{Durability, Kubeconfig, Listener, OpenError, Options, Pki, Server, StartError, Window};
 use concert_world::World;
 use tokio_util::sync::CancellationToken;
@@ -75,7 +75,9 @@ impl ControlPlane {
         let kubeconfig = kubeconfig
             .context("with --in-memory there is no place for the kubeconfig; say where with --write-kubeconfig FILE")
             .map_err(Failure::usage)?;
-        Kubeconfig::new(&listener.url(), &pki).write(&kubeconfig).map_err(Failure::unusable)?;
+        Kubeconfig::new(&listener.url(), &pki).write(&kubeconfig).map_err(|error| {
+            Failure::unusable(anyhow!("{error}; choose another place with --write-kubeconfig FILE"))
+        })?;
         Ok(Self { server, listener, kubeconfig, data })
     }
 
@@ -84,7 +86,7 @@ impl ControlPlane {
         let serving = listener.serve(server.clone(), stop.clone());
         tokio::select! {
             biased;
-            reason = server.failed() => return Err(Failure::store(anyhow::anyhow!("the store has failed: {reason}"))),
+            reason = server.failed() => return Err(Failure::store(anyhow!("the store has failed: {reason}"))),
             () = serving => {}
         }
         // Closing waits for the store's thread, which writes to the disk.

@@ -65,6 +65,11 @@ pub(crate) async fn run(args: UpArgs) -> Result<(), Failure> {
     let world = World::real();
     let signal = serve::on_signal()?;
     let mut config = args.config.as_deref().map(Config::read).transpose().map_err(Failure::usage)?.unwrap_or_default();
+    if config.providers.iter().any(|provider| provider.name == "file") {
+        return Err(Failure::usage(anyhow!(
+            "the configuration names a provider \"file\", which is bundled; give it another name"
+        )));
+    }
     let run = RunDirectory::new(&world).map_err(Failure::unusable)?;
     let mut tree = Tree {
         reconciler: CancellationToken::new(),
@@ -140,11 +145,6 @@ fn start_provider(
     command.options = vec!["--root".into(), files.clone().into()];
     let command = command.inherit(std::env::vars_os());
     let process = ProviderProcess::new(command, world.clone());
-    if config.providers.iter().any(|provider| provider.name == "file") {
-        return Err(Failure::usage(anyhow!(
-            "the configuration names a provider \"file\", which is bundled; give it another name"
-        )));
-    }
     config.providers.push(ProviderConfig {
         name: "file".into(),
         endpoint: process.endpoint(),
