@@ -70,7 +70,7 @@ enum Room {
 const BUNDLERS: &[&str] = &["concert", "concert-cli"];
 
 /// What any crate may use from its `tests/`, and only from there.
-pub(super) const TEST_RIGS: &[&str] = &["concert-testkit", "concert-apiserver"];
+pub(super) const TEST_RIGS: &[&str] = &["concert-testkit", "concert-apiserver", "concert-e2e"];
 
 /// The two ends of the wire, which are tested against each other.
 const WIRE_ENDS: &[&str] = &["concert-connector", "concert-provider"];
