@@ -23,7 +23,7 @@ const WINDOW: Duration = Duration::from_millis(900);
 /// For how long a created server is invisible.
 const VISIBLE_AFTER: Duration = Duration::from_secs(3);
 /// A create of unknown outcome is repeated after the deadline of the call (one minute) and the invisible time.
-const REPEATED_AFTER: Duration = Duration::from_secs(63);
+const REPEATED_AFTER: Duration = Duration::from_secs(5 + 3 + 1);
 const SOON: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

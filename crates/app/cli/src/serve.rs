@@ -22,7 +22,7 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) in_memory: bool,
     /// Where to listen; port 0 picks a free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443")]
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:6443", value_parser = address)]
     pub(crate) listen: SocketAddr,
     /// Where the administrator's kubeconfig is written [default: DIR/kubeconfig]
     #[arg(long, value_name = "FILE")]
@@ -30,6 +30,11 @@ pub(crate) struct ServeArgs {
     /// What an acknowledged write survives: sync (power loss), interval=MS (a crash), none (a clean stop)
     #[arg(long, value_name = "sync|interval=MS|none", default_value = "sync", value_parser = durability)]
     pub(crate) durability: Durability,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "write an IP address and a port, such as 127.0.0.1:6443; port 0 picks a free one".to_owned())
 }
 
 fn durability(text: &str) -> Result<Durability, String> {

@@ -18,6 +18,9 @@ pub(crate) struct Gated {
     way: Arc<Way>,
 }
 
+/// Calls that are counted at a time; beyond it counting begins anew, which only a test that long would notice.
+const MANY: usize = 10_000;
+
 /// The way through the gate, and how often each call went it.
 #[derive(Debug)]
 struct Way {
@@ -40,6 +43,9 @@ impl Way {
     ) -> Result<T, ExternalError> {
         let attempt = {
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+            if counts.len() > MANY {
+                counts.clear();
+            }
             let count = counts.entry((operation, key.to_owned())).or_default();
             *count += 1;
             *count - 1

@@ -19,8 +19,8 @@ pub(crate) struct Resource {
     pub(crate) id: GroupResource,
     /// Where its objects are stored: events of both groups are the same objects.
     pub(crate) stored_as: GroupResource,
-    /// What they are stored as.
-    pub(crate) stored: Gvk,
+    /// The kind they are stored as, if that is another one.
+    pub(crate) stored: Option<Gvk>,
     pub(crate) kind: String,
     pub(crate) list_kind: String,
     pub(crate) singular: String,
@@ -81,7 +81,8 @@ impl Resource {
         Self {
             id: GroupResource::new(builtin.gvk.group.as_str(), builtin.plural),
             stored_as: builtin.stored_as.clone(),
-            stored: Gvk::new(builtin.stored_as.group.as_ref(), builtin.gvk.version.as_str(), builtin.gvk.kind.as_str()),
+            stored: (*builtin.stored_as.group != *builtin.gvk.group)
+                .then(|| Gvk { group: builtin.stored_as.group.to_string(), ..builtin.gvk.clone() }),
             list_kind: format!("{}List", builtin.gvk.kind),
             kind: builtin.gvk.kind.clone(),
             singular: builtin.singular.to_owned(),
@@ -97,8 +98,6 @@ impl Resource {
 
     fn from_definition(definition: Definition, since: u64, terminating: bool) -> Self {
         let (group, kind) = (definition.group, definition.names.kind);
-        let storage = definition.versions.iter().find(|version| version.storage).map(|version| version.name.clone());
-        let stored = Gvk::new(group.as_str(), storage.unwrap_or_default(), kind.as_str());
         let versions = definition.versions.into_iter().map(|version| Version {
             gvk: Gvk::new(group.as_str(), version.name, kind.as_str()),
             served: version.served,
@@ -113,7 +112,7 @@ impl Resource {
         Self {
             stored_as: id.clone(),
             id,
-            stored,
+            stored: None,
             list_kind: definition.names.list_kind,
             singular: definition.names.singular,
             short_names: definition.names.short_names,

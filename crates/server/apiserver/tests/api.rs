@@ -409,6 +409,87 @@ async fn a_namespace_takes_its_content_with_it() {
     assert_eq!(api.get("/api/v1/namespaces/team").await.code, 404);
 }
 
+/// However a namespace is filled while it goes, and whoever asks for its end and hangs up: it goes.
+#[tokio::test]
+async fn nothing_slips_into_a_namespace_that_goes() {
+    for round in 0..10 {
+        let api = Api::new().await;
+        let name = format!("team{round}");
+        api.post("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await;
+        let maps = format!("/api/v1/namespaces/{name}/configmaps");
+        for n in 0..50 {
+            api.post(&maps, &map(&format!("m{n}"), "1")).await;
+        }
+        let writers = (0..8).map(|writer| {
+            let (api, maps) = (Api(api.0.clone()), maps.clone());
+            async move {
+                for n in 0..20 {
+                    api.post(&maps, &map(&format!("w{writer}-{n}"), "1")).await;
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        let path = format!("/api/v1/namespaces/{name}");
+        let hang_up = tokio::time::timeout(std::time::Duration::from_micros(200), api.delete(&path, ""));
+        let (_, _) = tokio::join!(hang_up, futures::future::join_all(writers));
+        for _ in 0..1000 {
+            if api.get(&path).await.code == 404 {
+                break;
+            }
+            if api.get(&path).await.body["status"]["phase"] == "Active" {
+                // It hung up before the mark was written; somebody asks again.
+                api.delete(&path, "").await;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+        assert_eq!(api.get(&path).await.code, 404, "round {round}");
+        assert_eq!(api.get("/api/v1/configmaps").await.body["items"], json!([]), "round {round}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_everything_needs_cannot_be_deleted() {
+    let api = Api::new().await;
+    let refused = api.delete("/api/v1/namespaces/default", "").await;
+    assert_eq!(refused.code, 403);
+    assert_eq!(message(&refused), "namespaces \"default\" is forbidden: this namespace may not be deleted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_that_are_none_are_refused() {
+    let api = Api::new().await;
+    api.post(MAPS, &map("a", "1")).await;
+    let at = format!("{MAPS}/a");
+    let body = map("b", "1");
+    for (answer, code, words) in [
+        (api.get(&format!("{MAPS}?limit=abc")).await, 400, "strconv.ParseInt: parsing \"abc\": invalid syntax"),
+        (api.get(&format!("{MAPS}?timeoutSeconds=x")).await, 400, "strconv.ParseInt: parsing \"x\": invalid syntax"),
+        (
+            api.post(&format!("{MAPS}?fieldValidation=Bogus"), &body).await,
+            422,
+            "CreateOptions.meta.k8s.io \"\" is invalid: fieldValidation: Unsupported value: \"Bogus\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"",
+        ),
+        (
+            api.post(&format!("{MAPS}?dryRun=Foo"), &body).await,
+            422,
+            "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"Foo\"]: supported values: \"All\"",
+        ),
+        (
+            api.delete(&format!("{at}?propagationPolicy=Bogus"), "").await,
+            422,
+            "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: \"Bogus\": supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"",
+        ),
+        (
+            api.get(&format!("{MAPS}?sendInitialEvents=true")).await,
+            422,
+            "ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list",
+        ),
+    ] {
+        assert_eq!((answer.code, message(&answer)), (code, words));
+    }
+    assert_eq!(api.get(&at).await.code, 200, "nothing was deleted");
+}
+
 #[tokio::test(start_paused = true)]
 async fn several_versions_show_one_object() {
     let api = Api::new().await;
@@ -426,6 +507,24 @@ async fn several_versions_show_one_object() {
     let list = api.get("/apis/probe.test/v2/namespaces/default/files").await.body;
     assert_eq!(list["items"][0]["spec"]["color"], "red");
     assert_eq!(api.get(&format!("{FILES}/a")).await.body["spec"]["size"], 3);
+    let mut other = file("b");
+    other["apiVersion"] = "probe.test/v2".into();
+    other["spec"]["color"] = "blue".into();
+    api.post("/apis/probe.test/v2/namespaces/default/files", &other).await;
+    let stored = api.get(&format!("{FILES}/b")).await.body;
+    assert_eq!(stored["spec"], json!({"path": "x", "size": 3}), "the storage version's schema sees it too");
+    let back = api.get("/apis/probe.test/v2/namespaces/default/files/b").await.body;
+    assert_eq!(back["spec"]["color"], "blue", "and nothing is lost");
+    let again = api.put(&format!("{FILES}/b"), &stored).await.body;
+    assert_eq!(again["metadata"]["generation"], 1, "what was read and written again is no change");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whole_numbers_stay_whole() {
+    let api = Api::with_files().await;
+    let text = file("a").to_string().replace("\"path\":\"x\"", "\"path\":\"x\",\"size\":4.0");
+    let made = api.send(Method::POST, FILES, "application/json", text).await;
+    assert_eq!((made.code, made.body["spec"]["size"].to_string().as_str()), (201, "4"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -83,6 +83,8 @@ pub struct Write {
     pub key: Key,
     /// On which condition.
     pub expect: Expect,
+    /// Other objects that must still have these revisions: those without which this one may not be.
+    pub guards: Vec<(Key, u64)>,
     /// What to do.
     pub op: Op,
 }
