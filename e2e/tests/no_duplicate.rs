@@ -22,7 +22,7 @@ const CREATE_DELAY: Duration = Duration::from_millis(300);
 const WINDOW: Duration = Duration::from_millis(900);
 /// For how long a created server is invisible.
 const VISIBLE_AFTER: Duration = Duration::from_secs(3);
-/// A create of unknown outcome is repeated after the deadline of the call (one minute) and the invisible time.
+/// A create of unknown outcome is repeated after the provider's session timeout (five seconds) and the invisible time.
 const REPEATED_AFTER: Duration = Duration::from_secs(5 + 3 + 1);
 const SOON: Duration = Duration::from_secs(60);
 
