@@ -24,6 +24,7 @@ pub struct Reference {
     binary: PathBuf,
     arguments: Vec<String>,
     port: u16,
+    fsync: bool,
 }
 
 impl Reference {
@@ -33,13 +34,20 @@ impl Reference {
     /// When there is no free port.
     #[must_use]
     pub fn new(binary: PathBuf) -> Self {
-        Self { binary, arguments: Vec::new(), port: free_port() }
+        Self { binary, arguments: Vec::new(), port: free_port(), fsync: false }
     }
 
     /// On this port instead.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.port = port;
+        self
+    }
+
+    /// Lets its etcd sync every write, as etcd does by default: for measurements.
+    #[must_use]
+    pub fn fsync(mut self) -> Self {
+        self.fsync = true;
         self
     }
 
@@ -115,7 +123,7 @@ current-context: reference
             .args(["--shutdown-delay-duration=0s", "--shutdown-watch-termination-grace-period=0s"])
             .args(&self.arguments)
             // A killed process loses nothing that it gave to the kernel: only a power cut needs the sync.
-            .env("REFERENCE_ETCD_NO_FSYNC", "1")
+            .env("REFERENCE_ETCD_NO_FSYNC", if self.fsync { "0" } else { "1" })
             .stdin(Stdio::null());
         command
     }
