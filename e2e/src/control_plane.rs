@@ -8,9 +8,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use embedded::Embedded;
-pub use reference::Reference;
+pub use reference::{Reference, free_port};
 
-use crate::{Exit, Kubectl, Process, Scratch, environment};
+use crate::{Api, Exit, Kubectl, Process, Scratch, environment};
 
 /// How long a server may take to stop when asked. The real one lets open watches end first.
 const STOP: Duration = Duration::from_secs(90);
@@ -141,6 +141,16 @@ impl ControlPlane {
     #[must_use]
     pub fn kubectl(&self) -> &Kubectl {
         &self.kubectl
+    }
+
+    /// Plain requests to this server.
+    ///
+    /// # Panics
+    /// When the kubeconfig cannot be read.
+    #[must_use]
+    #[track_caller]
+    pub fn api(&self) -> Api {
+        Api::new(&self.kubectl)
     }
 
     /// The server's process id, while it runs.

@@ -7,7 +7,8 @@
 //! test ──► ControlPlane ──► concert serve        (embedded)
 //!      │               └──► kube-apiserver        (reference)
 //!      ├─► Kubectl ────────► the control plane, through its kubeconfig
-//!      └─► Process ────────► reconcilers, providers: logs in files, killed with the test
+//!      ├─► Api ────────────► the same, thousands of times a second
+//!      └─► Actor ──► Process  reconcilers, providers: logs in files, killed with the test
 //! ```
 //!
 //! A test body takes a [`ControlPlane`] and runs on both servers:
@@ -31,10 +32,15 @@
 //!
 //! - [`environment`]: where kubectl, the real server and our binaries are
 //! - `control_plane`: the two servers behind one face
-//! - `kubectl`, `process`, `patience`, `scratch`: what tests are written with
+//! - `actor`: providers and reconcilers that are killed and started again
+//! - `api`: plain requests, for tests that need many
+//! - `kubectl`, `process`, `patience`, `dice`, `scratch`: what tests are written with
 //! - `reaper`: nothing outlives the test run, even one that was killed
 
+mod actor;
+mod api;
 mod control_plane;
+mod dice;
 pub mod environment;
 mod kubectl;
 mod patience;
@@ -42,9 +48,12 @@ mod process;
 mod reaper;
 mod scratch;
 
-pub use control_plane::{ControlPlane, Embedded, Reference, on_embedded, on_reference};
+pub use actor::{Actor, Reconciler, definitions};
+pub use api::{Answer, Api, Change, Connection, Watch};
+pub use control_plane::{ControlPlane, Embedded, Reference, free_port, on_embedded, on_reference};
+pub use dice::Dice;
 pub use kubectl::{Kubectl, Output};
-pub use patience::{Deadline, eventually};
+pub use patience::{Deadline, Stopwatch, eventually, pause};
 pub use process::{Exit, Process};
 pub use scratch::Scratch;
 
@@ -74,6 +83,19 @@ macro_rules! on_reference_only {
             #[test]
             fn on_reference() {
                 $crate::on_reference(super::$name);
+            }
+        }
+    )+};
+}
+
+/// Declares a test `NAME::on_embedded` for each function `fn NAME(&ControlPlane)`.
+#[macro_export]
+macro_rules! on_embedded_only {
+    ($($name:ident),+ $(,)?) => {$(
+        mod $name {
+            #[test]
+            fn on_embedded() {
+                $crate::on_embedded(super::$name);
             }
         }
     )+};

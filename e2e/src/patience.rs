@@ -40,6 +40,31 @@ impl Deadline {
     }
 }
 
+/// Lets `time` pass.
+#[expect(clippy::disallowed_methods, reason = "other processes live in real time")]
+pub fn pause(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// How long something took.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch(Instant);
+
+impl Stopwatch {
+    /// Starts now.
+    #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "other processes live in real time")]
+    pub fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// How long ago that was.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
 /// Tries `probe` until it succeeds and gives back what it found.
 ///
 /// # Panics

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use concert_e2e::{ControlPlane, Embedded, Exit, Scratch, environment, eventually, on_reference_only};
+use concert_e2e::{ControlPlane, Embedded, Exit, Scratch, environment, eventually, on_both_servers};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -49,7 +49,7 @@ fn a_watch_sees_what_is_applied(server: &ControlPlane) {
     assert_eq!(watch.exit(), None);
 }
 
-on_reference_only!(a_killed_server_comes_back_with_its_data, a_watch_sees_what_is_applied);
+on_both_servers!(a_killed_server_comes_back_with_its_data, a_watch_sees_what_is_applied);
 
 /// Stands in for `concert serve`: only what the harness relies on.
 const STAND_IN: &str = r#"#!/bin/sh

@@ -145,7 +145,12 @@ fn wait_until_ready(process: &Process, kubectl: &Kubectl) {
 }
 
 /// A port that was free a moment ago.
-fn free_port() -> u16 {
+///
+/// # Panics
+/// When there is none.
+#[must_use]
+#[track_caller]
+pub fn free_port() -> u16 {
     let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     address.unwrap_or_else(|error| panic!("cannot find a free port: {error}")).port()
 }

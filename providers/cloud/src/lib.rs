@@ -29,6 +29,9 @@ pub struct Options {
     /// How long a create waits before and after it takes effect
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     pub create_delay: Duration,
+    /// How long a conversation about a server may take
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    pub session_timeout: Duration,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -46,10 +49,10 @@ pub fn provider(options: &Options) -> Provider {
     let world = World::real();
     let backend = Backend::new(options.state.clone(), options.visible_after, world.clone());
     let check = backend.clone();
-    let &Options { create_delay, visible_after, .. } = options;
+    let &Options { create_delay, visible_after, session_timeout, .. } = options;
     Provider::new("cloud", env!("CARGO_PKG_VERSION"))
         .in_world(world)
-        .resource(ServerResource { backend, create_delay, visible_after })
+        .resource(ServerResource { backend, create_delay, visible_after, session_timeout })
         .on_start(move || check.prepare())
 }
 
@@ -82,6 +85,7 @@ pub struct ServerResource {
     backend: Backend,
     create_delay: Duration,
     visible_after: Duration,
+    session_timeout: Duration,
 }
 
 impl ServerResource {
@@ -105,6 +109,10 @@ impl Resource for ServerResource {
 
     fn consistency_window(&self) -> Duration {
         self.visible_after
+    }
+
+    fn session_timeout(&self) -> Option<Duration> {
+        Some(self.session_timeout)
     }
 
     async fn observe(

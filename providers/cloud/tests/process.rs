@@ -70,7 +70,7 @@ impl House {
     }
 
     async fn open(&self) -> Box<dyn Session> {
-        let attempt = Attempt { gvk: gvk(), token: Some(CreateToken::new("u-1", 1)), timeout: SOON };
+        let attempt = Attempt { gvk: gvk(), token: Some(token()), timeout: SOON };
         self.connector.connect(&server(), attempt).await.map(|connected| connected.session).unwrap()
     }
 
@@ -85,6 +85,10 @@ impl House {
         }
         self.dir.path().join("run/cloud.sock")
     }
+}
+
+fn token() -> CreateToken {
+    CreateToken::new("u-1", 1)
 }
 
 fn gvk() -> Gvk {
@@ -127,7 +131,8 @@ async fn a_provider_killed_in_mid_create_leaves_an_unknown_outcome_and_one_serve
     }
     let mut session = house.open().await;
     let object = server();
-    let (outcome, ()) = tokio::join!(session.create(&object), async {
+    let token = token();
+    let (outcome, ()) = tokio::join!(session.create(&object, &token), async {
         until("the create's effect", || !house.servers().is_empty()).await;
         kill_process(house.pid(), Signal::KILL).unwrap();
     });
@@ -159,7 +164,7 @@ async fn a_created_server_is_invisible_at_first() {
     let house = House::new(&["--visible-after", "60s"]).await;
     house.connected(None).await;
     let mut session = house.open().await;
-    let made = session.create(&server()).await.unwrap().object.unwrap();
+    let made = session.create(&server(), &token()).await.unwrap().object.unwrap();
     session.disconnect().await.unwrap();
     let mut session = house.open().await;
     assert!(!session.observe(&made).await.unwrap().exists);

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use concert_connector::{Connector, Endpoint};
-use concert_external::{Attempt, ErrorClass, External, Gvk, NamePolicy, Session};
+use concert_external::{Attempt, CreateToken, ErrorClass, External, Gvk, NamePolicy, Session};
 use concert_world::World;
 use serde_json::{Value, json};
 use tokio::io::AsyncBufReadExt;
@@ -64,7 +64,7 @@ async fn a_file_lives_its_life() {
     let object = file(json!({ "path": "etc/motd", "content": "hi", "mode": "0640" }));
     let mut session = program.open(&object).await;
     assert!(!session.observe(&object).await.unwrap().exists);
-    let made = session.create(&object).await.unwrap().object.unwrap();
+    let made = session.create(&object, &CreateToken::new("u-1", 1)).await.unwrap().object.unwrap();
     assert_eq!(made["metadata"]["annotations"]["crossplane.io/external-name"], "etc/motd");
     session.disconnect().await.unwrap();
     let path = dir.path().join("etc/motd");
@@ -117,7 +117,7 @@ async fn what_cannot_be_is_named_by_its_field() {
     ] {
         let object = file(for_provider);
         let mut session = program.open(&object).await;
-        let error = session.create(&object).await.unwrap_err();
+        let error = session.create(&object, &CreateToken::new("u-1", 1)).await.unwrap_err();
         assert_eq!((error.class, error.field.as_deref()), (ErrorClass::Invalid, Some(field)), "{error}");
     }
 }

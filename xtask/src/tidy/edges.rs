@@ -70,7 +70,7 @@ enum Room {
 const BUNDLERS: &[&str] = &["concert", "concert-cli"];
 
 /// What any crate may use from its `tests/`, and only from there.
-pub(super) const TEST_RIGS: &[&str] = &["concert-testkit", "concert-apiserver"];
+pub(super) const TEST_RIGS: &[&str] = &["concert-testkit", "concert-apiserver", "concert-e2e"];
 
 /// The two ends of the wire, which are tested against each other.
 const WIRE_ENDS: &[&str] = &["concert-connector", "concert-provider"];
@@ -139,7 +139,8 @@ fn is_allowed(edge: &Edge<'_>) -> bool {
     if edge.kind == DependencyKind::Dev && TEST_RIGS.contains(&edge.to) {
         return true;
     }
-    let is_end = |name: &str, directory: &str| WIRE_ENDS.contains(&name) || matches!(room(directory), Some(Room::Provider));
+    let is_end =
+        |name: &str, directory: &str| WIRE_ENDS.contains(&name) || matches!(room(directory), Some(Room::Provider));
     if edge.kind == DependencyKind::Dev && is_end(edge.from, edge.directory) && WIRE_ENDS.contains(&edge.to) {
         return true;
     }

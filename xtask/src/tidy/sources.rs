@@ -70,7 +70,9 @@ impl Sources {
         for rig in TEST_RIGS.iter().filter(only_for_tests) {
             let name = rig.replace('-', "_");
             for (path, text) in self.0.iter().filter(|(path, _)| path.starts_with(&source)) {
-                if let Some(line) = text.lines().position(|line| line.contains(&name) && !line.trim_start().starts_with("//")) {
+                if let Some(line) =
+                    text.lines().position(|line| line.contains(&name) && !line.trim_start().starts_with("//"))
+                {
                     let what = format!("`{rig}` is used below src/");
                     findings.push(Finding::new(at(path, line), what, "move the test to the crate's tests/"));
                 }

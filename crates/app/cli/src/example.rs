@@ -14,7 +14,7 @@ use crate::screen::Screen;
 pub(crate) const NAMES: [&str; 1] = ["file"];
 /// How long an example may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Who the example's writes belong to.
+/// The example's name.
 const NAME: &str = "hello";
 
 fn definitions() -> Resource {
@@ -85,9 +85,11 @@ async fn show_until_ready(client: &Client, screen: &Screen) -> anyhow::Result<()
                 shown.push(line);
             }
         }
-        if object.value().is_ok_and(|value| Condition::is_true(&value, "Ready") && Condition::is_true(&value, "Synced"))
-        {
-            return Ok(());
+        let ready = object
+            .value()
+            .is_ok_and(|value| Condition::is_true(&value, "Ready") && Condition::is_true(&value, "Synced"));
+        if ready {
+            return wait_for_file(&object, screen).await;
         }
     }
 }
@@ -105,8 +107,16 @@ fn lines(object: &Object) -> Vec<String> {
             lines.push(format!("File {NAME} {}={} ({}){message}", r#type, condition.status, condition.reason));
         }
     }
-    if let Some(path) = value["status"]["atProvider"]["path"].as_str() {
-        lines.push(format!("on disk: {path}"));
-    }
     lines
+}
+
+/// What an earlier run reported need not be true any more: look.
+async fn wait_for_file(object: &Object, screen: &Screen) -> anyhow::Result<()> {
+    let value = object.value()?;
+    let Some(path) = value["status"]["atProvider"]["path"].as_str() else { return Ok(()) };
+    while !std::path::Path::new(path).exists() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    screen.step(&format!("on disk: {path}"));
+    Ok(())
 }

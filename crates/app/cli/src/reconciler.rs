@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::{CommandFactory, FromArgMatches, Parser};
 use concert::{Config, Controller, Options, StartError};
-use concert_runtime::{Client, Source, Stop};
+use concert_runtime::{Client, ServeError, Source, Stop};
 use concert_world::World;
 
 use crate::exit::Failure;
@@ -105,6 +105,7 @@ pub(crate) async fn run(name: &'static str, args: Args) -> Result<(), Failure> {
 pub(crate) fn ended(error: StartError) -> Failure {
     use concert_runtime::manager::ManagerError;
     match error {
+        StartError::Run(ManagerError::Serve(ServeError::Address { .. })) => Failure::usage(error),
         StartError::Run(ManagerError::Serve(_)) => Failure::unusable(error),
         StartError::Endpoint { .. } => Failure::usage(error),
         other => Failure::running(other),

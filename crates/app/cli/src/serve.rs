@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use concert_apiserver::{Durability, Kubeconfig, Listener, OpenError, Options, Pki, Server, StartError, Window};
 use concert_world::World;
 use tokio_util::sync::CancellationToken;
@@ -22,7 +22,7 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) in_memory: bool,
     /// Where to listen; port 0 picks a free one
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6443")]
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:6443", value_parser = address)]
     pub(crate) listen: SocketAddr,
     /// Where the administrator's kubeconfig is written [default: DIR/kubeconfig]
     #[arg(long, value_name = "FILE")]
@@ -30,6 +30,11 @@ pub(crate) struct ServeArgs {
     /// What an acknowledged write survives: sync (power loss), interval=MS (a crash), none (a clean stop)
     #[arg(long, value_name = "sync|interval=MS|none", default_value = "sync", value_parser = durability)]
     pub(crate) durability: Durability,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| "write an IP address and a port, such as 127.0.0.1:6443; port 0 picks a free one".to_owned())
 }
 
 fn durability(text: &str) -> Result<Durability, String> {
@@ -75,7 +80,9 @@ impl ControlPlane {
         let kubeconfig = kubeconfig
             .context("with --in-memory there is no place for the kubeconfig; say where with --write-kubeconfig FILE")
             .map_err(Failure::usage)?;
-        Kubeconfig::new(&listener.url(), &pki).write(&kubeconfig).map_err(Failure::unusable)?;
+        Kubeconfig::new(&listener.url(), &pki).write(&kubeconfig).map_err(|error| {
+            Failure::unusable(anyhow!("{error}; choose another place with --write-kubeconfig FILE"))
+        })?;
         Ok(Self { server, listener, kubeconfig, data })
     }
 
@@ -84,13 +91,12 @@ impl ControlPlane {
         let serving = listener.serve(server.clone(), stop.clone());
         tokio::select! {
             biased;
-            reason = server.failed() => return Err(Failure::store(anyhow::anyhow!("the store has failed: {reason}"))),
+            reason = server.failed() => return Err(Failure::store(anyhow!("the store has failed: {reason}"))),
             () = serving => {}
         }
-        let closing = server.clone();
         // Closing waits for the store's thread, which writes to the disk.
-        let closed = tokio::task::block_in_place(move || closing.close());
-        Ok(closed)
+        tokio::task::block_in_place(|| server.close());
+        Ok(())
     }
 }
 

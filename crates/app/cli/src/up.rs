@@ -17,6 +17,9 @@ use crate::screen::Screen;
 use crate::serve::{self, ControlPlane};
 use crate::{example, logs, reconciler};
 
+/// Flags that only make sense for a control plane of our own.
+const OWN_PLANE: [&str; 5] = ["data_dir", "in_memory", "write_kubeconfig", "listen", "durability"];
+
 /// Flags of `up`.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct UpArgs {
@@ -32,10 +35,10 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Use this cluster instead of the embedded one
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["data_dir", "in_memory", "write_kubeconfig"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = OWN_PLANE)]
     kubeconfig: Option<PathBuf>,
     /// A context of that kubeconfig
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", conflicts_with_all = OWN_PLANE)]
     context: Option<String>,
     /// The directory below which the bundled file provider works [default: DIR/files]
     #[arg(long, value_name = "DIR")]
@@ -65,6 +68,11 @@ pub(crate) async fn run(args: UpArgs) -> Result<(), Failure> {
     let world = World::real();
     let signal = serve::on_signal()?;
     let mut config = args.config.as_deref().map(Config::read).transpose().map_err(Failure::usage)?.unwrap_or_default();
+    if config.providers.iter().any(|provider| provider.name == "file") {
+        return Err(Failure::usage(anyhow!(
+            "the configuration names a provider \"file\", which is bundled; give it another name"
+        )));
+    }
     let run = RunDirectory::new(&world).map_err(Failure::unusable)?;
     let mut tree = Tree {
         reconciler: CancellationToken::new(),
@@ -140,11 +148,6 @@ fn start_provider(
     command.options = vec!["--root".into(), files.clone().into()];
     let command = command.inherit(std::env::vars_os());
     let process = ProviderProcess::new(command, world.clone());
-    if config.providers.iter().any(|provider| provider.name == "file") {
-        return Err(Failure::usage(anyhow!(
-            "the configuration names a provider \"file\", which is bundled; give it another name"
-        )));
-    }
     config.providers.push(ProviderConfig {
         name: "file".into(),
         endpoint: process.endpoint(),
@@ -167,10 +170,13 @@ async fn show(
     let crds = provider.crds().map_err(Failure::running)?;
     example::apply_definitions(client, &crds, screen).await.map_err(Failure::running)?;
     if args.example.is_some() {
-        example::run(client, screen).await.map_err(Failure::running)?;
-    }
-    if args.exit_when_ready {
-        return Ok(());
+        match example::run(client, screen).await {
+            Ok(()) if args.exit_when_ready => return Ok(()),
+            Err(error) if args.exit_when_ready => return Err(Failure::running(error)),
+            Ok(()) => {}
+            // Whoever wants to find out why needs everything running.
+            Err(error) => screen.say(&format!("warning: {error}")),
+        }
     }
     next_steps(args, kubeconfig, files, screen);
     std::future::pending().await
@@ -181,10 +187,11 @@ fn next_steps(args: &UpArgs, kubeconfig: Option<&std::path::Path>, files: &std::
     screen.say("Running. In another terminal:");
     screen.say("");
     if let Some(kubeconfig) = kubeconfig {
+        let kubeconfig = std::path::absolute(kubeconfig).unwrap_or_else(|_| kubeconfig.to_owned());
         screen.say(&format!("  export KUBECONFIG={}", kubeconfig.display()));
     }
     if args.example.is_some() {
-        let file = files.join("hello.txt");
+        let file = std::path::absolute(files.join("hello.txt")).unwrap_or_else(|_| files.join("hello.txt"));
         screen.say("  kubectl get files");
         screen.say("  kubectl describe file hello");
         screen.say(

@@ -92,8 +92,9 @@ impl Provider {
                 }
                 self.apply(BTreeMap::new()).await;
             }
-            // Its objects say so themselves, one by one, as they are looked at; the connector keeps trying.
-            State::Disconnected { .. } => {}
+            // Its objects say so themselves, one by one, as they are looked at; the connector keeps trying. Readiness is
+            // not affected, but does not claim that it is there either.
+            State::Disconnected { .. } => self.shared.probes.remove(&format!("provider {name}")),
         }
     }
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use concert_api::meta;
 use concert_external::{
-    Attempt, BoxFuture, Change, Connected, EXTERNAL_NAME, External, ExternalError, NamePolicy, Observation, Session,
+    Attempt, BoxFuture, Change, Connected, CreateToken, EXTERNAL_NAME, External, ExternalError, NamePolicy,
+    Observation, Session,
 };
 use concert_world::World;
 use serde_json::{Value, json};
@@ -106,13 +107,6 @@ struct CloudSession {
     token: Option<String>,
 }
 
-impl CloudSession {
-    /// The token on the object itself: a create's is written there just before.
-    fn token(&self, object: &Value) -> Option<String> {
-        meta::annotation(object, concert_external::CREATE_TOKEN).map(str::to_owned).or_else(|| self.token.clone())
-    }
-}
-
 fn parameters(object: &Value) -> Value {
     object["spec"]["forProvider"].clone()
 }
@@ -130,7 +124,7 @@ fn reply(object: &Value, id: &str, parameters: &Value) -> Value {
 impl Session for CloudSession {
     fn observe<'a>(&'a mut self, object: &'a Value) -> BoxFuture<'a, Result<Observation, ExternalError>> {
         Box::pin(async move {
-            let Some(id) = self.cloud.find(object, self.token(object).as_deref()) else {
+            let Some(id) = self.cloud.find(object, self.token.as_deref()) else {
                 return Ok(Observation::default());
             };
             let actual = self.cloud.state().objects[&id].parameters.clone();
@@ -143,7 +137,11 @@ impl Session for CloudSession {
         })
     }
 
-    fn create<'a>(&'a mut self, object: &'a Value) -> BoxFuture<'a, Result<Change, ExternalError>> {
+    fn create<'a>(
+        &'a mut self,
+        object: &'a Value,
+        token: &'a CreateToken,
+    ) -> BoxFuture<'a, Result<Change, ExternalError>> {
         Box::pin(async move {
             let name = meta::text(object, "name").to_owned();
             let id = match self.cloud.names {
@@ -151,7 +149,7 @@ impl Session for CloudSession {
                 NamePolicy::Assigned | NamePolicy::SearchedByToken => format!("id-{}", self.cloud.world.random.uuid()),
             };
             let made = CloudObject {
-                token: self.token(object),
+                token: Some(token.as_str().to_owned()),
                 parameters: parameters(object),
                 visible_at: Instant::now() + self.cloud.visible_after,
             };
@@ -168,7 +166,7 @@ impl Session for CloudSession {
 
     fn update<'a>(&'a mut self, object: &'a Value) -> BoxFuture<'a, Result<Change, ExternalError>> {
         Box::pin(async move {
-            if let Some(id) = self.cloud.find(object, self.token(object).as_deref()) {
+            if let Some(id) = self.cloud.find(object, self.token.as_deref()) {
                 if let Some(found) = self.cloud.state().objects.get_mut(&id) {
                     found.parameters = parameters(object);
                 }
@@ -180,7 +178,7 @@ impl Session for CloudSession {
 
     fn delete<'a>(&'a mut self, object: &'a Value) -> BoxFuture<'a, Result<Change, ExternalError>> {
         Box::pin(async move {
-            if let Some(id) = self.cloud.find(object, self.token(object).as_deref()) {
+            if let Some(id) = self.cloud.find(object, self.token.as_deref()) {
                 self.cloud.state().objects.remove(&id);
                 self.cloud.effect("delete", meta::text(object, "name"), &id);
             }

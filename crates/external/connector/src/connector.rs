@@ -187,8 +187,13 @@ impl Connector {
 
     fn disconnected(&self, reason: String) {
         let text = reason.clone();
+        let was_there = matches!(*self.state.borrow(), State::Connected { .. });
         if self.publish(State::Disconnected { reason }) {
-            tracing::warn!(provider = %self.peer.name, reason = %text, "provider disconnected");
+            if was_there {
+                tracing::warn!(provider = %self.peer.name, reason = %text, "provider disconnected");
+            } else {
+                tracing::info!(provider = %self.peer.name, reason = %text, "waiting for the provider");
+            }
         }
     }
 

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use concert_external::{
-    BoxFuture, Change, ConnectionDetails, Dispatch, ErrorClass, ExternalError, Observation, Operation, Secret, Session,
+    BoxFuture, Change, ConnectionDetails, CreateToken, Dispatch, ErrorClass, ExternalError, Observation, Operation,
+    Secret, Session,
 };
 use concert_protocol::external::external_service_client::ExternalServiceClient;
 use concert_protocol::external::request::Op as Ask;
@@ -177,9 +178,10 @@ impl Conversation {
         })
     }
 
-    async fn create_now(&mut self, object: &Value) -> Result<Change, ExternalError> {
+    async fn create_now(&mut self, object: &Value, token: &CreateToken) -> Result<Change, ExternalError> {
         let operation = Operation::Create;
-        let request = CreateRequest { resource: wire(operation, object)?, create_token: self.token.clone() };
+        let create_token = token.as_str().to_owned();
+        let request = CreateRequest { resource: wire(operation, object)?, create_token };
         let answer = self.ask(operation, Ask::Create(request)).await?;
         let Answer::Create(reply) = answer else { return Err(self.wrong_arm(operation, &answer)) };
         self.change(operation, reply.resource, reply.connection_details, reply.additional_details)
@@ -261,8 +263,12 @@ impl Session for Conversation {
         Box::pin(self.observe_now(object))
     }
 
-    fn create<'a>(&'a mut self, object: &'a Value) -> BoxFuture<'a, Result<Change, ExternalError>> {
-        Box::pin(self.create_now(object))
+    fn create<'a>(
+        &'a mut self,
+        object: &'a Value,
+        token: &'a CreateToken,
+    ) -> BoxFuture<'a, Result<Change, ExternalError>> {
+        Box::pin(self.create_now(object, token))
     }
 
     fn update<'a>(&'a mut self, object: &'a Value) -> BoxFuture<'a, Result<Change, ExternalError>> {

@@ -2,8 +2,8 @@
 //!
 //! [`begin`] decides before anybody is asked, [`plan`] once the provider has looked. Each answer is one [`Step`]; the
 //! executor carries it out and, where something changed, asks again. The rows are those of Crossplane's managed
-//! reconciler, except where its known traps are avoided: an unknown create is first looked for, never blocks deletion,
-//! and nothing is updated that does not exist.
+//! reconciler, except where its known traps are avoided: an unknown create is first looked for, also while the object
+//! is being deleted, and nothing is updated that does not exist.
 
 use std::time::Duration;
 
@@ -94,11 +94,16 @@ pub struct Situation<'a> {
     pub absent_for: Duration,
     /// How long a call of an earlier process may still have been running.
     pub call_deadline: Duration,
+    /// The provider has told this process that it deleted it.
+    pub deleted: bool,
 }
 
 /// Decides before the provider is asked.
 #[must_use]
 pub fn begin(object: &Value) -> Begin {
+    if meta::annotation(object, crate::policy::PAUSED) == Some("true") {
+        return Begin::Paused;
+    }
     let policy = match Policy::of(object) {
         Ok(policy) => policy,
         Err(error) => return Begin::Invalid(error),
@@ -153,6 +158,7 @@ fn absent(situation: &Situation<'_>, marks: &Marks) -> Step {
                 return Step::Wait(Wait::Outcome(left));
             }
         }
+        Creation::Succeeded if deleting && situation.deleted => {}
         Creation::Succeeded => {
             if let Some(left) = remaining(grace(kind)) {
                 return Step::Wait(Wait::Visible(left));

@@ -78,7 +78,7 @@ impl fmt::Display for CreateToken {
 pub struct Attempt {
     /// The kind of the object.
     pub gvk: Gvk,
-    /// The token of the create that may have happened or may now happen.
+    /// The token of the create that may have happened, by which it can be found.
     pub token: Option<CreateToken>,
     /// How long the whole session may take.
     pub timeout: Duration,
@@ -103,8 +103,12 @@ pub struct Connected {
 pub trait Session: Send {
     /// Looks at the external resource without changing it.
     fn observe<'a>(&'a mut self, object: &'a Value) -> BoxFuture<'a, Result<Observation, ExternalError>>;
-    /// Makes it.
-    fn create<'a>(&'a mut self, object: &'a Value) -> BoxFuture<'a, Result<Change, ExternalError>>;
+    /// Makes it. The token was written to the object before.
+    fn create<'a>(
+        &'a mut self,
+        object: &'a Value,
+        token: &'a CreateToken,
+    ) -> BoxFuture<'a, Result<Change, ExternalError>>;
     /// Changes it to what the object says.
     fn update<'a>(&'a mut self, object: &'a Value) -> BoxFuture<'a, Result<Change, ExternalError>>;
     /// Removes it. Removing what is absent is no error.

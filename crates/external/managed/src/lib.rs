@@ -8,7 +8,7 @@
 //! ```
 //!
 //! It knows no schema and no gRPC. Of a provider's reply it takes status, annotations and (late initialisation)
-//! additions to spec, nothing else ([`reply`]). Around a create it writes marks that survive any crash; the rules are
+//! additions to spec, nothing else (`reply.rs`). Around a create it writes marks that survive any crash; the rules are
 //! in `external::marks` and in `docs/no-duplicates.md`.
 
 mod gated;

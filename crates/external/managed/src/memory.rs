@@ -15,6 +15,8 @@ struct About {
     absent: Option<(String, Instant)>,
     /// A create that this process announced on the object but knows it never sent.
     never_sent: Option<CreateToken>,
+    /// Its provider has told us that it deleted it.
+    deleted: bool,
     /// The resourceVersion of our newest write.
     written: Option<String>,
 }
@@ -45,6 +47,14 @@ impl Memory {
 
     pub(crate) fn is_present(&self, key: &ObjectKey) {
         self.with(key, |about| about.absent = None);
+    }
+
+    pub(crate) fn set_deleted(&self, key: &ObjectKey) {
+        self.with(key, |about| about.deleted = true);
+    }
+
+    pub(crate) fn deleted(&self, key: &ObjectKey) -> bool {
+        self.with(key, |about| about.deleted)
     }
 
     pub(crate) fn set_never_sent(&self, key: &ObjectKey, token: Option<CreateToken>) {

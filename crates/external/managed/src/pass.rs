@@ -13,11 +13,11 @@ use serde_json::{Map, Value, json};
 use crate::managed::Managed;
 use crate::reply;
 
-/// Conversations in one pass at most: look, act, look again, with room for a deletion that shows at once.
-const CONVERSATIONS: usize = 4;
-/// What must be written after a create is tried this often, with a growing wait, even while the process stops.
-const RECORD_TRIES: u32 = 8;
+/// What must be written after a create is tried for about two minutes, even while the process stops: only a process
+/// that dies meanwhile leaves an unknown outcome.
+const RECORD_TRIES: u32 = 30;
 const RECORD_WAIT: Duration = Duration::from_millis(50);
+const RECORD_WAIT_MAX: Duration = Duration::from_secs(5);
 /// How often something that should appear is looked for.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// A condition's message has at most this many bytes.
@@ -35,6 +35,8 @@ pub(crate) struct Pass<'a> {
     generation: i64,
     /// What the provider last said about the object, to be reported.
     reply: Option<Value>,
+    /// It was asked to change or delete the external resource: once per pass is enough.
+    acted: bool,
 }
 
 /// What comes after a step.
@@ -57,7 +59,7 @@ impl<'a> Pass<'a> {
     pub(crate) fn new(managed: &'a Managed, request: &'a Request, stored: Object) -> Pass1<Self> {
         let object = stored.value().map_err(ReconcileError::terminal)?;
         let generation = stored.generation();
-        Ok(Self { managed, request, stored, object, generation, reply: None })
+        Ok(Self { managed, request, stored, object, generation, reply: None, acted: false })
     }
 
     pub(crate) async fn run(&mut self) -> Pass1<Outcome> {
@@ -83,9 +85,7 @@ impl<'a> Pass<'a> {
     /// Converses with the provider until there is nothing to do at once.
     async fn drive(&mut self, policy: Policy) -> Pass1<Outcome> {
         self.settle_never_sent().await?;
-        let mut conversations = 0;
         loop {
-            conversations += 1;
             let mut seen = match self.observe().await {
                 Ok(seen) => seen,
                 Err(error) => return self.failed(&error).await,
@@ -93,7 +93,7 @@ impl<'a> Pass<'a> {
             let next = loop {
                 let step = self.plan(policy, &seen.observation);
                 tracing::debug!(key = %self.request.key, ?step, "planned");
-                match self.carry_out(step, policy, &mut seen, conversations == CONVERSATIONS).await {
+                match self.carry_out(step, policy, &mut seen).await {
                     Ok(Next::Replan) => {}
                     Ok(next) => break Ok(next),
                     Err(error) => break Err(error),
@@ -124,10 +124,11 @@ impl<'a> Pass<'a> {
             observation,
             absent_for,
             call_deadline: self.managed.session_timeout(),
+            deleted: self.managed.memory.deleted(key),
         })
     }
 
-    async fn carry_out(&mut self, step: Step, policy: Policy, seen: &mut Seen, last: bool) -> Pass1<Next> {
+    async fn carry_out(&mut self, step: Step, policy: Policy, seen: &mut Seen) -> Pass1<Next> {
         match step {
             Step::Hold => self.hold().await.map(|()| Next::Replan),
             Step::RecordCreated => {
@@ -141,8 +142,8 @@ impl<'a> Pass<'a> {
                 self.late_initialize().await.map(|()| Next::Replan)
             }
             Step::Create(token) => self.create(token, seen).await,
-            Step::Update => self.update(seen, last).await,
-            Step::Delete => self.delete(seen, last).await,
+            Step::Update => self.update(seen).await,
+            Step::Delete => self.delete(seen).await,
             Step::Release => self.release().await.map(Next::End),
             Step::Settled(settled) => self.settled(settled, &seen.observation, policy).await.map(Next::End),
             Step::Wait(wait) => self.wait(wait).await.map(Next::End),
@@ -187,7 +188,7 @@ impl<'a> Pass<'a> {
     /// Writes the intent, creates, writes the outcome.
     async fn create(&mut self, token: CreateToken, seen: &mut Seen) -> Pass1<Next> {
         self.announce(&token).await?;
-        let created = seen.session.create(&self.object).await;
+        let created = seen.session.create(&self.object, &token).await;
         self.managed.memory.set_never_sent(&self.request.key, None);
         // Whatever was absent before this create says nothing about what it makes.
         self.managed.memory.is_present(&self.request.key);
@@ -208,12 +209,13 @@ impl<'a> Pass<'a> {
         }
     }
 
-    async fn update(&mut self, seen: &mut Seen, last: bool) -> Pass1<Next> {
-        if last {
-            // It accepted an update and still differs: say so, and try again at poll speed rather than in a loop.
+    async fn update(&mut self, seen: &mut Seen) -> Pass1<Next> {
+        if self.acted {
+            // It accepted the update and still differs: try again at poll speed rather than in a loop.
             self.report(&[self.synced()]).await?;
             return Ok(Next::End(self.next_poll()));
         }
+        self.acted = true;
         match seen.session.update(&self.object).await {
             Ok(change) => {
                 self.keep_reply(&change);
@@ -232,16 +234,19 @@ impl<'a> Pass<'a> {
         }
     }
 
-    async fn delete(&mut self, seen: &mut Seen, last: bool) -> Pass1<Next> {
+    async fn delete(&mut self, seen: &mut Seen) -> Pass1<Next> {
+        if self.acted {
+            // It accepted the deletion and is still there: that may take a while.
+            self.report(&[deleting(), self.synced()]).await?;
+            return Ok(Next::End(Outcome::Backoff));
+        }
+        self.acted = true;
         let outcome = seen.session.delete(&self.object).await;
         if let Err(error) = outcome {
             return self.failed(&error).await.map(Next::End);
         }
+        self.managed.memory.set_deleted(&self.request.key);
         self.tell("DeletedExternalResource", "Successfully requested deletion of external resource");
-        if last {
-            self.report(&[deleting(), self.synced()]).await?;
-            return Ok(Next::End(Outcome::Backoff));
-        }
         Ok(Next::Observe)
     }
 
@@ -309,7 +314,7 @@ impl<'a> Pass<'a> {
                 Err(error) => {
                     tracing::warn!(key = %self.request.key, %error, attempt, "cannot record the outcome of a create; trying again");
                     tokio::time::sleep(wait).await;
-                    wait *= 2;
+                    wait = (wait * 2).min(RECORD_WAIT_MAX);
                 }
             }
         }
@@ -409,7 +414,8 @@ impl<'a> Pass<'a> {
         );
         self.warn("CannotInitializeManagedResource", &text);
         self.reply = None;
-        self.report(&[creating(), self.not_synced(&text)]).await?;
+        let phase = if meta::is_deleting(&self.object) { deleting() } else { creating() };
+        self.report(&[phase, self.not_synced(&text)]).await?;
         Ok(Outcome::Done)
     }
 

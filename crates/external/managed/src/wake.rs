@@ -33,6 +33,9 @@ pub(crate) fn desired_state_changed(memory: Arc<Memory>, status_subresource: boo
 
 fn foreign_annotations(object: &Object, but_name: bool) -> BTreeMap<String, String> {
     let mut annotations = object.annotations();
-    annotations.retain(|key, _| !BOOK_KEEPING.contains(&key.as_str()) && !(but_name && key == EXTERNAL_NAME));
+    annotations.retain(|key, _| {
+        let is_name = but_name && key == EXTERNAL_NAME;
+        !is_name && !BOOK_KEEPING.contains(&key.as_str())
+    });
     annotations
 }

@@ -122,7 +122,7 @@ async fn every_call_fails_in_turn(names: NamePolicy) -> usize {
     assert_eq!(lives, 1);
     assert!(calls.iter().any(|call| call.contains("External create")) && calls.len() > 15, "{calls:#?}");
     let mut plans = 0;
-    for at in 0..calls.len() {
+    for (at, call) in calls.iter().enumerate() {
         for verdict in [
             Verdict::CrashBefore,
             Verdict::CrashAfter,
@@ -133,7 +133,7 @@ async fn every_call_fails_in_turn(names: NamePolicy) -> usize {
         ] {
             let crashes = matches!(verdict, Verdict::CrashBefore | Verdict::CrashAfter);
             let (_, lives) = run_plan(&prepared, names, Fault::at(at, verdict)).await;
-            assert_eq!(lives, 1 + usize::from(crashes), "call {at}: {}", calls[at]);
+            assert_eq!(lives, 1 + usize::from(crashes), "call {at}: {call}");
             plans += 1;
         }
     }

@@ -86,6 +86,7 @@ impl<R: Resource> Handler for Typed<R> {
             }),
             name_policy: policy.into(),
             consistency_window: self.resource.consistency_window().try_into().ok(),
+            session_timeout: self.resource.session_timeout().and_then(|timeout| timeout.try_into().ok()),
             crd: self.crd().map(|crd| crd.to_string().into_bytes()).unwrap_or_default(),
             ..Default::default()
         }

@@ -23,16 +23,18 @@ pub enum Listen {
 #[non_exhaustive]
 pub enum ListenError {
     /// Not an address.
-    #[error("cannot parse {0:?}: expected HOST:PORT or unix:PATH")]
+    #[error("cannot listen on {0:?}: not an address; write HOST:PORT or unix:PATH")]
     Syntax(String),
     /// Another process is there.
-    #[error("cannot listen on {0}: another process listens there")]
+    #[error("cannot listen on {0}: another process listens there; stop it, or choose another address with --listen")]
     Taken(Listen),
     /// A file that is no socket is there.
-    #[error("cannot listen on {0}: a file that is not a socket is there")]
+    #[error(
+        "cannot listen on {0}: a file that is not a socket is there; remove it, or choose another path with --listen"
+    )]
     NotASocket(Listen),
     /// The operating system refused.
-    #[error("cannot listen on {0}")]
+    #[error("cannot listen on {0}: {1}; choose another address with --listen")]
     Io(Listen, #[source] io::Error),
 }
 

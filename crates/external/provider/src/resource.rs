@@ -32,6 +32,12 @@ pub trait Resource: Send + Sync + 'static {
         Duration::ZERO
     }
 
+    /// How long one conversation about a resource may take at most; the reconciler's own limit (a minute) if not said.
+    /// After a create of unknown outcome it is also how long the reconciler waits before it looks elsewhere.
+    fn session_timeout(&self) -> Option<Duration> {
+        None
+    }
+
     /// Looks at the external resource without changing it.
     fn observe(
         &self,

@@ -26,7 +26,7 @@ impl Token {
     pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), Status> {
         let sent = headers.get(header::AUTHORIZATION).map(|value| value.as_bytes()).unwrap_or_default();
         let (scheme, secret) = sent.split_at_checked(7).unwrap_or_default();
-        let right = scheme.eq_ignore_ascii_case(b"bearer ") && equal(secret, self.0.as_bytes());
+        let right = !self.0.is_empty() && scheme.eq_ignore_ascii_case(b"bearer ") && equal(secret, self.0.as_bytes());
         if right { Ok(()) } else { Err(Status::unauthorized()) }
     }
 }

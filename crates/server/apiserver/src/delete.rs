@@ -1,25 +1,29 @@
 //! Deleting: at once, or marked and waiting for finalizers; and what follows from a removal.
 //!
-//! Namespaces and definitions own other objects. No background task looks after them: whoever removes the last object
-//! of a terminating namespace or definition removes that too, and a start of the server looks once for what a crash
-//! left behind.
+//! Namespaces and definitions own other objects. Once one is marked, nothing new can come (writes are guarded by it);
+//! what is there is deleted in the background of the request, and whoever removes the last object removes the owner
+//! too. A start of the server looks once for what a crash left behind.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use concert_api::{Condition, Details, GroupResource, ObjectKey, Status, decode, meta};
+use concert_api::{Condition, Details, Fault, FieldError, GroupResource, Gvk, ObjectKey, Status, decode, meta};
 use concert_store::{Expect, Key, Op, Write, WriteError};
 use serde_json::{Value, json};
 
 use crate::Server;
 use crate::encode;
 use crate::kinds::{self, Resource};
+use crate::server::Work;
 use crate::target::{Query, Target};
 use crate::write::is_released;
 
 /// Holds a definition until its objects are gone.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 const WRITE_TRIES: usize = 100;
+/// Namespaces without which nothing works.
+const PERMANENT: [&str; 3] = ["default", "kube-public", "kube-system"];
+const POLICIES: [&str; 3] = ["Foreground", "Background", "Orphan"];
 
 /// What a delete is answered with.
 pub(crate) enum Deleted {
@@ -41,11 +45,13 @@ impl DeleteOptions {
     /// Reads the body of a DELETE; none at all is fine.
     pub(crate) fn read(body: &[u8], query: &Query) -> Result<Self, Status> {
         let mut options = Self { dry_run: query.dry_run, ..Self::default() };
+        check_policy(&query.propagation)?;
         if body.is_empty() {
             return Ok(options);
         }
         let value = decode(body).map_err(|error| Status::bad_request(error.to_string()))?.value;
         let text = |value: &Value| value.as_str().map(str::to_owned);
+        check_policy(value["propagationPolicy"].as_str().unwrap_or_default())?;
         options.uid = text(&value["preconditions"]["uid"]);
         options.resource_version = text(&value["preconditions"]["resourceVersion"]);
         options.dry_run |= value["dryRun"].as_array().is_some_and(|list| list.iter().any(|one| one == "All"));
@@ -64,26 +70,33 @@ impl Server {
                 return Err(Status::not_found(&target.resource.id, &name));
             };
             let object = encode::tree(&target.resource, target.version(), entry)?;
+            if target.resource.id == kinds::namespaces() && PERMANENT.contains(&name.as_str()) {
+                return Err(Status::forbidden(&target.resource.id, &name, "this namespace may not be deleted"));
+            }
             check_preconditions(target, options, &object, &name)?;
             let marked = self.marked(target, &object);
             let gone = is_released(target, &marked);
             if !gone && marked == object {
+                // Asked again: whatever held it up before is tried again too.
+                self.empty_whatever_happens(key).await;
                 return Ok(Deleted::Marked(encode::served(&target.resource, target.version(), entry)));
             }
             if options.dry_run {
                 let bytes = encode::finished(target.version(), &marked, &entry.revision.to_string());
                 return Ok(if gone { Deleted::Gone(success(target, &object)) } else { Deleted::Marked(bytes) });
             }
-            let draft = encode::draft(&target.resource, if gone { &object } else { &marked });
+            let last = if gone { &object } else { &marked };
+            let draft = encode::draft(&target.resource, target.version(), last);
             let op = if gone { Op::Delete(draft) } else { Op::Put(draft) };
-            match self.write(Write { key: key.clone(), expect: Expect::Revision(entry.revision), op }).await {
+            let expect = Expect::Revision(entry.revision);
+            match self.write(Write { key: key.clone(), expect, guards: Vec::new(), op }).await {
                 Ok(_) if gone => {
                     self.after_removal(&key).await;
                     return Ok(Deleted::Gone(success(target, &object)));
                 }
                 Ok(written) => {
                     let bytes = encode::served(&target.resource, target.version(), &written);
-                    self.empty(&key).await;
+                    self.empty_whatever_happens(key).await;
                     return Ok(Deleted::Marked(bytes));
                 }
                 Err(WriteError::Conflict { .. }) => {}
@@ -130,11 +143,17 @@ impl Server {
         self.store().snapshot().count(&instances_of(definition)) > 0
     }
 
+    /// Empties it to the end, even if the client that asked for it goes away.
+    fn empty_whatever_happens(&self, owner: Key) -> Work {
+        if !owns_others(&owner.resource) {
+            return Box::pin(std::future::ready(()));
+        }
+        let server = self.clone();
+        Box::pin(self.in_background(Box::pin(async move { server.empty(&owner).await })))
+    }
+
     /// Deletes what a terminating namespace or definition holds, then that itself if nothing is left.
     async fn empty(&self, owner: &Key) {
-        if !owns_others(&owner.resource) {
-            return;
-        }
         let contents = self.contents(owner);
         for (resource, object) in contents {
             let target = Target::stored(&resource, &object);
@@ -201,9 +220,9 @@ impl Server {
                 // Somebody else holds it.
                 return;
             }
-            let draft = encode::draft(&resource, &object);
+            let draft = encode::draft(&resource, resource.storage(), &object);
             let op = if is_released(&target, &object) { Op::Delete(draft) } else { Op::Put(draft) };
-            let write = Write { key: owner.clone(), expect: Expect::Revision(entry.revision), op };
+            let write = Write { key: owner.clone(), expect: Expect::Revision(entry.revision), guards: Vec::new(), op };
             match self.write(write).await {
                 Err(WriteError::Conflict { .. }) => {}
                 Ok(_) | Err(_) => return,
@@ -211,8 +230,13 @@ impl Server {
         }
     }
 
-    /// Looks once for terminating namespaces and definitions that a crash left behind.
-    pub(crate) async fn sweep(&self) {
+    /// Looks once for terminating namespaces and definitions that a crash left behind. Nobody waits for it.
+    pub(crate) fn sweep(&self) {
+        let server = self.clone();
+        drop(self.in_background(Box::pin(async move { server.empty_all().await })));
+    }
+
+    async fn empty_all(&self) {
         let snapshot = self.store().snapshot();
         for resource in [kinds::namespaces(), kinds::definitions()] {
             for (object, entry) in snapshot.range(&resource, None, None) {
@@ -245,6 +269,15 @@ fn release(object: &mut Value) {
     {
         spec.insert("finalizers".into(), json!([]));
     }
+}
+
+fn check_policy(policy: &str) -> Result<(), Status> {
+    if policy.is_empty() || POLICIES.contains(&policy) {
+        return Ok(());
+    }
+    let known = POLICIES.iter().chain(&["nil"]).map(ToString::to_string).collect();
+    let error = FieldError::new("propagationPolicy", Fault::NotSupported(policy.into(), known), "");
+    Err(Status::invalid(&Gvk::new("meta.k8s.io", "", "DeleteOptions"), "", &[error]))
 }
 
 fn check_preconditions(target: &Target, options: &DeleteOptions, object: &Value, name: &str) -> Result<(), Status> {

@@ -9,14 +9,15 @@ use serde_json::{Map, Value};
 use crate::beside::{Stored, beginning};
 use crate::kinds::{Resource, Version};
 
-/// The bytes to be stored, in the storage version, but for their revision.
-pub(crate) fn draft(resource: &Resource, object: &Value) -> Draft {
-    let stored = &resource.stored;
-    let converted = (resource.id != resource.stored_as).then(|| {
+/// The bytes to be stored but for their revision. They keep the version they were written in: only so is it known, when
+/// they are read in another one, that this one's schema has not seen them.
+pub(crate) fn draft(resource: &Resource, version: &Version, object: &Value) -> Draft {
+    let converted = resource.stored.as_ref().map(|stored| {
         let mut object = object.clone();
         convert_event(&mut object, stored);
         object
     });
+    let stored = resource.stored.as_ref().unwrap_or(&version.gvk);
     let (bytes, at) = write(converted.as_ref().unwrap_or(object), &stored.api_version(), &stored.kind, None);
     Draft::new(bytes, at)
 }
@@ -84,7 +85,7 @@ fn push_member(out: &mut Vec<u8>, key: &str, value: &Value) {
 /// A stored object as a tree in this version: what a stricter or looser schema makes of it.
 pub(crate) fn tree(resource: &Resource, version: &Version, entry: &Stored) -> Result<Value, Status> {
     let mut value: Value = serde_json::from_slice(&entry.bytes).map_err(Status::internal)?;
-    if resource.id != resource.stored_as {
+    if resource.stored.is_some() {
         convert_event(&mut value, &version.gvk);
     } else if is_other(resource, version, entry) {
         value["apiVersion"] = version.gvk.api_version().into();

@@ -27,13 +27,15 @@ pub(crate) fn read(target: &Target, body: &[u8], validation: FieldValidation) ->
             "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: json: cannot unmarshal into Go value of type struct"
         )));
     }
-    check_type(target, &mut value)?;
+    whole_numbers(&mut value);
+    check_type(target, &mut value, body)?;
     finish(target, value, &decoded.duplicates, validation)
 }
 
 /// Prunes and defaults an object that a patch has made, as if it had been sent.
 pub(crate) fn patched(target: &Target, mut value: Value, validation: FieldValidation) -> Result<Incoming, Status> {
-    check_type(target, &mut value)?;
+    whole_numbers(&mut value);
+    check_type(target, &mut value, b"")?;
     finish(target, value, &[], validation)
 }
 
@@ -80,13 +82,37 @@ fn finish(
     Ok(Incoming { value, warnings })
 }
 
+/// `1.0` becomes `1`, as Go writes it again.
+fn whole_numbers(value: &mut Value) {
+    /// Beyond this a double is no longer a safe integer.
+    const SAFE: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(whole_numbers),
+        Value::Object(members) => members.values_mut().for_each(whole_numbers),
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().unwrap_or(0.5);
+            if float.fract() == 0.0 && float.abs() < SAFE {
+                *value = (float as i64).into();
+            }
+        }
+        _ => {}
+    }
+}
+
 /// apiVersion and kind must be those of the path; objects of built-in kinds may leave them out.
-fn check_type(target: &Target, value: &mut Value) -> Result<(), Status> {
+fn check_type(target: &Target, value: &mut Value, body: &[u8]) -> Result<(), Status> {
     let gvk = &target.version().gvk;
     let expected = gvk.api_version();
     let found = |field: &str| value[field].as_str().unwrap_or_default().to_owned();
     let (api_version, kind) = (found("apiVersion"), found("kind"));
     if target.resource.is_custom() {
+        if kind.is_empty() {
+            let body = String::from_utf8_lossy(&body[..body.len().min(200)]);
+            return Err(Status::bad_request(format!(
+                "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{body}'",
+                gvk.kind
+            )));
+        }
         if api_version != expected {
             return Err(Status::bad_request(format!(
                 "the API version in the data ({api_version}) does not match the expected API version ({expected})"

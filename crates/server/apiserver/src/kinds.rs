@@ -19,8 +19,8 @@ pub(crate) struct Resource {
     pub(crate) id: GroupResource,
     /// Where its objects are stored: events of both groups are the same objects.
     pub(crate) stored_as: GroupResource,
-    /// What they are stored as.
-    pub(crate) stored: Gvk,
+    /// The kind they are stored as, if that is another one.
+    pub(crate) stored: Option<Gvk>,
     pub(crate) kind: String,
     pub(crate) list_kind: String,
     pub(crate) singular: String,
@@ -81,7 +81,8 @@ impl Resource {
         Self {
             id: GroupResource::new(builtin.gvk.group.as_str(), builtin.plural),
             stored_as: builtin.stored_as.clone(),
-            stored: Gvk::new(builtin.stored_as.group.as_ref(), builtin.gvk.version.as_str(), builtin.gvk.kind.as_str()),
+            stored: (*builtin.stored_as.group != *builtin.gvk.group)
+                .then(|| Gvk { group: builtin.stored_as.group.to_string(), ..builtin.gvk.clone() }),
             list_kind: format!("{}List", builtin.gvk.kind),
             kind: builtin.gvk.kind.clone(),
             singular: builtin.singular.to_owned(),
@@ -97,8 +98,6 @@ impl Resource {
 
     fn from_definition(definition: Definition, since: u64, terminating: bool) -> Self {
         let (group, kind) = (definition.group, definition.names.kind);
-        let storage = definition.versions.iter().find(|version| version.storage).map(|version| version.name.clone());
-        let stored = Gvk::new(group.as_str(), storage.unwrap_or_default(), kind.as_str());
         let versions = definition.versions.into_iter().map(|version| Version {
             gvk: Gvk::new(group.as_str(), version.name, kind.as_str()),
             served: version.served,
@@ -113,7 +112,7 @@ impl Resource {
         Self {
             stored_as: id.clone(),
             id,
-            stored,
+            stored: None,
             list_kind: definition.names.list_kind,
             singular: definition.names.singular,
             short_names: definition.names.short_names,
@@ -138,6 +137,9 @@ pub(crate) fn namespaces() -> GroupResource {
     GroupResource::new("", "namespaces")
 }
 
+/// Group and version, and the resources served there, each with the place of that version among its versions.
+pub(crate) type GroupVersions = BTreeMap<(String, String), Vec<(Arc<Resource>, usize)>>;
+
 /// All kinds at one moment. Never changed: a changed definition makes a new one.
 #[derive(Debug, Default)]
 pub(crate) struct Kinds {
@@ -158,8 +160,8 @@ impl Kinds {
     }
 
     /// Served group-versions and their resources, in order.
-    pub(crate) fn group_versions(&self) -> BTreeMap<(String, String), Vec<(Arc<Resource>, usize)>> {
-        let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    pub(crate) fn group_versions(&self) -> GroupVersions {
+        let mut found = GroupVersions::new();
         for resource in self.resources.values() {
             for (place, version) in resource.versions.iter().enumerate().filter(|(_, version)| version.served) {
                 let name = (version.gvk.group.clone(), version.gvk.version.clone());

@@ -24,11 +24,16 @@ impl Kubeconfig {
         ))
     }
 
-    /// Writes it to a file that only its owner can read.
+    /// Writes it to a file that only its owner can read. A file that is not one of ours is left alone.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// The file cannot be written, or is somebody else's.
     pub fn write(&self, path: &Path) -> Result<(), PkiError> {
+        if std::fs::read_to_string(path).is_ok_and(|there| !there.is_empty() && !there.contains("name: concert-admin"))
+        {
+            let why = "there is a file that concert did not write; remove it first";
+            return Err(PkiError::File { path: path.to_owned(), source: std::io::Error::other(why) });
+        }
         write_private(path, &self.0)
     }
 }

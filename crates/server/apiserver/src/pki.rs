@@ -18,6 +18,9 @@ use crate::auth::Token;
 /// Names that the serving certificate is good for, beside the address it listens on.
 const NAMES: [&str; 4] = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
 
+/// Tokens have at least this many characters.
+const TOKEN_LENGTH: usize = 32;
+
 /// Why there are no certificates.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
@@ -29,8 +32,11 @@ pub enum PkiError {
         /// Why.
         source: std::io::Error,
     },
+    /// The token's file does not hold a token.
+    #[error("cannot use \"{}\": it does not hold the administrator's token; remove its directory, and new certificates and a new kubeconfig are made", .0.display())]
+    Token(PathBuf),
     /// A key or certificate cannot be made or read.
-    #[error("cannot make certificates: {0}")]
+    #[error("cannot use or make certificates: {0}; if the pki directory is damaged, remove it, and new ones are made")]
     Certificate(String),
 }
 
@@ -60,8 +66,11 @@ impl Pki {
         let file = |name: &str| directory.join(name);
         if file("token").exists() {
             let key = KeyPair::from_pem(&read(&file("ca.key"))?).map_err(certificate)?;
-            let token = Token::new(read(&file("token"))?.trim());
-            return Ok(Self { authority: read(&file("ca.crt"))?, key, token });
+            let token = read(&file("token"))?.trim().to_owned();
+            if token.len() < TOKEN_LENGTH {
+                return Err(PkiError::Token(file("token")));
+            }
+            return Ok(Self { authority: read(&file("ca.crt"))?, key, token: Token::new(token) });
         }
         let made = Self::ephemeral(world)?;
         let failed = |source| PkiError::File { path: directory.to_owned(), source };

@@ -98,6 +98,11 @@ impl Server {
 
     /// The state that a list reads, and the key after which it goes on.
     async fn listed_state(&self, query: &Query) -> Result<(Snapshot<Parsed>, Option<ObjectKey>), Status> {
+        if query.initial_events.is_some() {
+            let error =
+                concert_api::FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
+            return Err(Status::invalid(&concert_api::Gvk::new("meta.k8s.io", "", "ListOptions"), "", &[error]));
+        }
         check_version_match(query)?;
         if !query.continue_token.is_empty() {
             let (revision, start) = read_token(&query.continue_token)?;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use http::{HeaderMap, Method, Request, Response, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::beside::Parsed;
 use crate::delete::{DeleteOptions, Deleted};
@@ -31,6 +32,9 @@ const BODY_LIMIT: usize = 3 << 20;
 const VERSION: (&str, &str, &str) = ("1", "37", "v1.37.1");
 /// Namespaces that are always there.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// Something to be done to its end.
+pub(crate) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Why a server cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +57,14 @@ struct Inner {
     registry: Registry,
     world: World,
     stop: watch::Sender<bool>,
+    /// Work that outlives the request that began it.
+    background: Mutex<JoinSet<()>>,
+}
+
+impl Inner {
+    fn new(store: Store<Parsed>, registry: Registry, world: World) -> Arc<Self> {
+        Arc::new(Self { store, registry, world, stop: watch::Sender::new(false), background: Mutex::default() })
+    }
 }
 
 impl Server {
@@ -77,9 +89,9 @@ impl Server {
     async fn on(store: Store<Parsed>, world: World) -> Result<Self, StartError> {
         let registry = Registry::default();
         registry.refresh(&store.snapshot());
-        let server = Self(Arc::new(Inner { store, registry, world, stop: watch::Sender::new(false) }));
+        let server = Self(Inner::new(store, registry, world));
         server.prepare().await.map_err(|status| StartError::Prepare(status.message))?;
-        server.sweep().await;
+        server.sweep();
         Ok(server)
     }
 
@@ -107,7 +119,7 @@ impl Server {
     pub fn fork(&self, world: World) -> Self {
         let store = self.0.store.fork(&world, Window::default());
         let registry = self.0.registry.fork();
-        Self(Arc::new(Inner { store, registry, world, stop: watch::Sender::new(false) }))
+        Self(Inner::new(store, registry, world))
     }
 
     /// Identifies this server's store, over restarts.
@@ -124,12 +136,28 @@ impl Server {
     /// Ends all watches and closes the store; what was acknowledged is on disk.
     pub fn close(&self) {
         self.stop_watches();
+        self.0.background.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
         self.0.store.close();
     }
 
     /// Resolves with the reason when the disk fails. The process should end then.
     pub async fn failed(&self) -> Arc<str> {
         self.0.store.failed().await
+    }
+
+    /// Carries on with `work` even if the returned future, which waits for its end, is dropped.
+    pub(crate) fn in_background(&self, work: Work) -> impl Future<Output = ()> + use<> {
+        let (done, ended) = tokio::sync::oneshot::channel();
+        let mut background = self.0.background.lock().unwrap_or_else(PoisonError::into_inner);
+        while background.try_join_next().is_some() {}
+        background.spawn(async move {
+            work.await;
+            // Whoever asked may have gone.
+            let _ = done.send(());
+        });
+        async move {
+            let _ = ended.await;
+        }
     }
 
     pub(crate) fn store(&self) -> &Store<Parsed> {
@@ -176,7 +204,7 @@ impl Server {
                 let found = Target::find(&self.kinds(), &path).or_else(|| Target::find(&self.refresh_kinds(), &path));
                 let Some(target) = found else { return respond::nowhere() };
                 let answer = async {
-                    let query = Query::parse(parts.uri.query().unwrap_or_default())?;
+                    let query = Query::parse(&parts.method, parts.uri.query().unwrap_or_default())?;
                     let body = read_body(body).await?;
                     self.resource(&parts.method, &parts.headers, &target, &query, form, &body).await
                 };
@@ -290,7 +318,7 @@ where
 }
 
 const BODY_TYPES: &[&str] = &["application/json"];
-const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json";
 
 async fn read_body<B>(body: B) -> Result<Bytes, Status>
 where

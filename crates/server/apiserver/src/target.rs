@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use concert_api::{FieldSelector, LabelSelector, ObjectKey, Status};
+use concert_api::{Fault, FieldError, FieldSelector, Gvk, LabelSelector, ObjectKey, Status};
 use concert_store::Key;
+use http::Method;
+use serde_json::Value;
 
 use crate::kinds::{Kinds, Resource, Version};
 
@@ -189,10 +191,11 @@ pub(crate) struct Query {
     pub(crate) include_object: String,
     pub(crate) pretty: bool,
     pub(crate) dry_run: bool,
+    pub(crate) propagation: String,
 }
 
 impl Query {
-    pub(crate) fn parse(query: &str) -> Result<Self, Status> {
+    pub(crate) fn parse(method: &Method, query: &str) -> Result<Self, Status> {
         let bad = |error: &dyn std::fmt::Display| Status::bad_request(error.to_string());
         let is_true = |value: &str| matches!(value, "true" | "1");
         let mut parsed = Self::default();
@@ -205,13 +208,16 @@ impl Query {
                 "sendInitialEvents" => parsed.initial_events = Some(is_true(&value)),
                 "resourceVersion" => parsed.resource_version = value.into_owned(),
                 "resourceVersionMatch" => parsed.version_match = value.into_owned(),
-                "limit" => parsed.limit = value.parse().unwrap_or(0),
+                "limit" => parsed.limit = usize::try_from(integer(&value)?).unwrap_or(0),
                 "continue" => parsed.continue_token = value.into_owned(),
-                "timeoutSeconds" => parsed.timeout_seconds = value.parse().ok().filter(|seconds| *seconds > 0),
-                "fieldValidation" => parsed.field_validation = field_validation(&value)?,
+                "timeoutSeconds" => {
+                    parsed.timeout_seconds = u64::try_from(integer(&value)?).ok().filter(|seconds| *seconds > 0);
+                }
+                "fieldValidation" => parsed.field_validation = field_validation(method, &value)?,
                 "includeObject" => parsed.include_object = value.into_owned(),
                 "pretty" => parsed.pretty = is_true(&value),
-                "dryRun" => parsed.dry_run = dry_run(&value)?,
+                "dryRun" => parsed.dry_run = dry_run(method, &value)?,
+                "propagationPolicy" => parsed.propagation = value.into_owned(),
                 _ => {}
             }
         }
@@ -219,22 +225,41 @@ impl Query {
     }
 }
 
-fn field_validation(value: &str) -> Result<FieldValidation, Status> {
+/// An integer as Go reads it; empty is 0.
+fn integer(text: &str) -> Result<i64, Status> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    text.parse().map_err(|_| Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))
+}
+
+/// An option of a write that is none of the known ones.
+fn unsupported(method: &Method, field: &str, value: Value, known: &[&str]) -> Status {
+    let kind = match *method {
+        Method::POST => "CreateOptions",
+        Method::PUT => "UpdateOptions",
+        Method::DELETE => "DeleteOptions",
+        _ => "PatchOptions",
+    };
+    let known = known.iter().map(ToString::to_string).collect();
+    let error = FieldError::new(field, Fault::NotSupported(value, known), "");
+    Status::invalid(&Gvk::new("meta.k8s.io", "", kind), "", &[error])
+}
+
+fn field_validation(method: &Method, value: &str) -> Result<FieldValidation, Status> {
     match value {
         "" | "Warn" => Ok(FieldValidation::Warn),
         "Ignore" => Ok(FieldValidation::Ignore),
         "Strict" => Ok(FieldValidation::Strict),
-        other => Err(Status::bad_request(format!(
-            "fieldValidation: Unsupported value: {other:?}: supported values: \"\", \"Ignore\", \"Strict\", \"Warn\""
-        ))),
+        other => Err(unsupported(method, "fieldValidation", other.into(), &["", "Ignore", "Strict", "Warn"])),
     }
 }
 
-fn dry_run(value: &str) -> Result<bool, Status> {
+fn dry_run(method: &Method, value: &str) -> Result<bool, Status> {
     match value {
         "" => Ok(false),
         "All" => Ok(true),
-        other => Err(Status::bad_request(format!("dryRun: Unsupported value: {other:?}: supported values: \"All\""))),
+        other => Err(unsupported(method, "dryRun", serde_json::json!([other]), &["All"])),
     }
 }
 

@@ -58,27 +58,29 @@ impl Change {
 impl Server {
     /// POST.
     pub(crate) async fn create(&self, target: &Target, query: &Query, body: &[u8]) -> Result<Written, Status> {
-        let Incoming { value: sent, mut warnings } = incoming::read(target, body, query.field_validation)?;
-        warnings.extend(target.version().deprecated.clone());
+        let Incoming { value: sent, warnings } = incoming::read(target, body, query.field_validation)?;
         for attempt in 1.. {
             let mut object = sent.clone();
             rules::prepare_new(target, &mut object, self.now(), &self.world().random)?;
-            self.check_namespace_is_open(target, &object)?;
+            let guards = self.check_parents(target, &object)?;
             self.prepare_created(target, &mut object)?;
             let name = meta::text(&object, "name").to_owned();
             if query.dry_run {
                 let object = encode::finished(target.version(), &object, "");
                 return Ok(Written { code: 201, object, warnings });
             }
-            let op = Op::Put(encode::draft(&target.resource, &object));
-            match self.write(Write { key: target.key(&name), expect: Expect::Absent, op }).await {
+            let op = Op::Put(encode::draft(&target.resource, target.version(), &object));
+            let key = target.key(&name);
+            match self.write(Write { key: key.clone(), expect: Expect::Absent, guards, op }).await {
                 Ok(entry) => {
                     let object = encode::served(&target.resource, target.version(), &entry);
                     return Ok(Written { code: 201, object, warnings });
                 }
+                // What it depends on has changed meanwhile: look again.
+                Err(WriteError::Conflict { key: at_fault, .. }) if at_fault != key && attempt < WRITE_TRIES => {}
                 Err(WriteError::Conflict { .. }) => {
                     let generated = meta::text(&sent, "name").is_empty();
-                    if !generated || attempt == NAME_TRIES {
+                    if !generated || attempt >= NAME_TRIES {
                         return Err(Status::already_exists(&target.resource.id, &name));
                     }
                 }
@@ -136,9 +138,9 @@ impl Server {
                 return Ok(written(encode::finished(target.version(), &update.object, &revision)));
             }
             let last = meta::is_deleting(&update.object) && is_released(target, &update.object);
-            let draft = encode::draft(&target.resource, &update.object);
+            let draft = encode::draft(&target.resource, target.version(), &update.object);
             let op = if last { Op::Delete(draft) } else { Op::Put(draft) };
-            let write = Write { key: key.clone(), expect: Expect::Revision(entry.revision), op };
+            let write = Write { key: key.clone(), expect: Expect::Revision(entry.revision), guards: Vec::new(), op };
             match self.write(write).await {
                 Ok(entry) => {
                     if last {
@@ -192,15 +194,22 @@ impl Server {
         Ok(Update { object, warnings, conditional })
     }
 
-    /// New content needs a namespace that is there and stays.
-    fn check_namespace_is_open(&self, target: &Target, object: &Value) -> Result<(), Status> {
+    /// New content needs a namespace (and a custom resource a definition) that is there and stays. Gives what must
+    /// still be so when the write is decided: nothing may slip in behind a deletion.
+    fn check_parents(&self, target: &Target, object: &Value) -> Result<Vec<(Key, u64)>, Status> {
         let name = meta::text(object, "name");
+        let snapshot = self.store().snapshot();
+        let mut guards = Vec::new();
+        if target.resource.is_custom() {
+            let definition = concert_api::ObjectKey::cluster(target.resource.id.to_string());
+            let key = Key { resource: kinds::definitions(), object: definition };
+            guards.extend(snapshot.get(&key).map(|entry| (key.clone(), entry.revision)));
+        }
         if target.resource.terminating {
             let why = "create not allowed while custom resource definition is terminating";
             return Err(Status::failure(405, "MethodNotAllowed", why));
         }
-        let Some(namespace) = &target.namespace else { return Ok(()) };
-        let snapshot = self.store().snapshot();
+        let Some(namespace) = &target.namespace else { return Ok(guards) };
         let key = Key { resource: kinds::namespaces(), object: concert_api::ObjectKey::cluster(namespace.as_str()) };
         let Some(entry) = snapshot.get(&key) else {
             return Err(Status::not_found(&kinds::namespaces(), namespace));
@@ -218,7 +227,8 @@ impl Server {
             }
             return Err(status);
         }
-        Ok(())
+        guards.push((key, entry.revision));
+        Ok(guards)
     }
 
     /// Writes, and renews the kinds if a definition was written.
@@ -270,7 +280,8 @@ fn patch_failure(error: &concert_merge::PatchError) -> Status {
 fn check_revision(target: &Target, sent: &Value, entry: &Stored, change: &Change) -> Result<bool, Status> {
     let name = meta::text(sent, "name");
     let seen = meta::text(sent, "resourceVersion");
-    if seen.is_empty() && !change.is_patch() {
+    let nothing_seen = seen.is_empty() || seen == "0";
+    if nothing_seen && !change.is_patch() {
         let unconditional = target.resource.builtin.is_some_and(|builtin| builtin.unconditional_update);
         if unconditional {
             return Ok(false);
@@ -282,6 +293,10 @@ fn check_revision(target: &Target, sent: &Value, entry: &Stored, change: &Change
         // The real server names the resource here, not the kind.
         status.message = status.message.replacen(&format!("{}.{}", id.resource, id.group), &id.to_string(), 1);
         return Err(status);
+    }
+    if seen.parse::<u64>().is_err() && !seen.is_empty() {
+        let message = format!("strconv.ParseUint: parsing {seen:?}: invalid syntax");
+        return Err(Status::failure(500, "", message));
     }
     if !seen.is_empty() && seen != entry.revision.to_string() {
         return Err(Status::conflict(&target.resource.id, name));

@@ -409,6 +409,87 @@ async fn a_namespace_takes_its_content_with_it() {
     assert_eq!(api.get("/api/v1/namespaces/team").await.code, 404);
 }
 
+/// However a namespace is filled while it goes, and whoever asks for its end and hangs up: it goes.
+#[tokio::test]
+async fn nothing_slips_into_a_namespace_that_goes() {
+    for round in 0..10 {
+        let api = Api::new().await;
+        let name = format!("team{round}");
+        api.post("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await;
+        let maps = format!("/api/v1/namespaces/{name}/configmaps");
+        for n in 0..50 {
+            api.post(&maps, &map(&format!("m{n}"), "1")).await;
+        }
+        let writers = (0..8).map(|writer| {
+            let (api, maps) = (Api(api.0.clone()), maps.clone());
+            async move {
+                for n in 0..20 {
+                    api.post(&maps, &map(&format!("w{writer}-{n}"), "1")).await;
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+        let path = format!("/api/v1/namespaces/{name}");
+        let hang_up = tokio::time::timeout(std::time::Duration::from_micros(200), api.delete(&path, ""));
+        let (_, _) = tokio::join!(hang_up, futures::future::join_all(writers));
+        for _ in 0..1000 {
+            if api.get(&path).await.code == 404 {
+                break;
+            }
+            if api.get(&path).await.body["status"]["phase"] == "Active" {
+                // It hung up before the mark was written; somebody asks again.
+                api.delete(&path, "").await;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+        assert_eq!(api.get(&path).await.code, 404, "round {round}");
+        assert_eq!(api.get("/api/v1/configmaps").await.body["items"], json!([]), "round {round}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_everything_needs_cannot_be_deleted() {
+    let api = Api::new().await;
+    let refused = api.delete("/api/v1/namespaces/default", "").await;
+    assert_eq!(refused.code, 403);
+    assert_eq!(message(&refused), "namespaces \"default\" is forbidden: this namespace may not be deleted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_that_are_none_are_refused() {
+    let api = Api::new().await;
+    api.post(MAPS, &map("a", "1")).await;
+    let at = format!("{MAPS}/a");
+    let body = map("b", "1");
+    for (answer, code, words) in [
+        (api.get(&format!("{MAPS}?limit=abc")).await, 400, "strconv.ParseInt: parsing \"abc\": invalid syntax"),
+        (api.get(&format!("{MAPS}?timeoutSeconds=x")).await, 400, "strconv.ParseInt: parsing \"x\": invalid syntax"),
+        (
+            api.post(&format!("{MAPS}?fieldValidation=Bogus"), &body).await,
+            422,
+            "CreateOptions.meta.k8s.io \"\" is invalid: fieldValidation: Unsupported value: \"Bogus\": supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"",
+        ),
+        (
+            api.post(&format!("{MAPS}?dryRun=Foo"), &body).await,
+            422,
+            "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"Foo\"]: supported values: \"All\"",
+        ),
+        (
+            api.delete(&format!("{at}?propagationPolicy=Bogus"), "").await,
+            422,
+            "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: \"Bogus\": supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"",
+        ),
+        (
+            api.get(&format!("{MAPS}?sendInitialEvents=true")).await,
+            422,
+            "ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list",
+        ),
+    ] {
+        assert_eq!((answer.code, message(&answer)), (code, words));
+    }
+    assert_eq!(api.get(&at).await.code, 200, "nothing was deleted");
+}
+
 #[tokio::test(start_paused = true)]
 async fn several_versions_show_one_object() {
     let api = Api::new().await;
@@ -426,6 +507,24 @@ async fn several_versions_show_one_object() {
     let list = api.get("/apis/probe.test/v2/namespaces/default/files").await.body;
     assert_eq!(list["items"][0]["spec"]["color"], "red");
     assert_eq!(api.get(&format!("{FILES}/a")).await.body["spec"]["size"], 3);
+    let mut other = file("b");
+    other["apiVersion"] = "probe.test/v2".into();
+    other["spec"]["color"] = "blue".into();
+    api.post("/apis/probe.test/v2/namespaces/default/files", &other).await;
+    let stored = api.get(&format!("{FILES}/b")).await.body;
+    assert_eq!(stored["spec"], json!({"path": "x", "size": 3}), "the storage version's schema sees it too");
+    let back = api.get("/apis/probe.test/v2/namespaces/default/files/b").await.body;
+    assert_eq!(back["spec"]["color"], "blue", "and nothing is lost");
+    let again = api.put(&format!("{FILES}/b"), &stored).await.body;
+    assert_eq!(again["metadata"]["generation"], 1, "what was read and written again is no change");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whole_numbers_stay_whole() {
+    let api = Api::with_files().await;
+    let text = file("a").to_string().replace("\"path\":\"x\"", "\"path\":\"x\",\"size\":4.0");
+    let made = api.send(Method::POST, FILES, "application/json", text).await;
+    assert_eq!((made.code, made.body["spec"]["size"].to_string().as_str()), (201, "4"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -518,4 +617,127 @@ async fn generated_names_and_dry_runs() {
     assert_eq!(api.get(MAPS).await.body["items"], json!([]), "nothing was written");
     let (a, b) = (api.post(MAPS, &body).await.body, api.post(MAPS, &body).await.body);
     assert_ne!(a["metadata"]["name"], b["metadata"]["name"]);
+}
+
+mod any_request {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A server with a definition and an object, made once.
+    fn prepared() -> &'static Server {
+        static PREPARED: std::sync::OnceLock<Server> = std::sync::OnceLock::new();
+        PREPARED.get_or_init(|| {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+            runtime.block_on(async {
+                let api = Api::with_files().await;
+                api.post(FILES, &file("a")).await;
+                api.0
+            })
+        })
+    }
+
+    fn piece() -> impl Strategy<Value = String> {
+        prop_oneof![
+            prop::sample::select(vec![
+                "api",
+                "apis",
+                "v1",
+                "namespaces",
+                "default",
+                "configmaps",
+                "probe.test",
+                "files",
+                "a",
+                "status",
+                "openapi",
+                "v3",
+                "events",
+                "apiextensions.k8s.io",
+                "customresourcedefinitions",
+                "leases",
+                "%2e%2e",
+                "%00",
+                "",
+                "healthz",
+            ])
+            .prop_map(str::to_owned),
+            "[^ ?#]{0,6}".prop_map(|text| text.replace(|c: char| !c.is_ascii_graphic(), "_")),
+        ]
+    }
+
+    fn query() -> impl Strategy<Value = String> {
+        let key = prop::sample::select(vec![
+            "watch",
+            "limit",
+            "continue",
+            "resourceVersion",
+            "resourceVersionMatch",
+            "labelSelector",
+            "fieldSelector",
+            "timeoutSeconds",
+            "fieldValidation",
+            "sendInitialEvents",
+            "allowWatchBookmarks",
+            "dryRun",
+            "includeObject",
+        ]);
+        let value = prop_oneof![
+            prop::sample::select(vec![
+                "true",
+                "1",
+                "0",
+                "999999999999",
+                "Strict",
+                "NotOlderThan",
+                "Exact",
+                "a%3Db",
+                "All"
+            ])
+            .prop_map(str::to_owned),
+            "[a-zA-Z0-9%=!,()]{0,12}",
+        ];
+        prop::collection::vec((key, value), 0..4)
+            .prop_map(|pairs| pairs.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join("&"))
+    }
+
+    fn body() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..60),
+            Just(file("a").to_string().into_bytes()),
+            Just(definition(json!({"schema": {"openAPIV3Schema": {"type": "wrong"}}})).to_string().into_bytes()),
+            Just(br#"[{"op":"add","path":"/spec/-","value":1}]"#.to_vec()),
+            Just(br#"{"metadata":null,"spec":[],"status":3}"#.to_vec()),
+            Just(br#"{"metadata":{"name":"a","finalizers":[3],"labels":{"x":null},"ownerReferences":{}}}"#.to_vec()),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// Whatever a client sends, it gets an answer, and the server still works.
+        #[test]
+        fn is_answered(
+            pieces in prop::collection::vec(piece(), 0..8), query in query(), body in body(),
+            method in prop::sample::select(vec!["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "BREW"]),
+            media in prop::sample::select(vec![
+                "application/json", "application/merge-patch+json", "application/json-patch+json", "text/x", "",
+            ]),
+        ) {
+            let prepared = prepared();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+            runtime.block_on(async {
+                let api = Api(prepared.fork(World::simulated(3)));
+                let uri = format!("/{}?{query}", pieces.join("/"));
+                let Ok(uri) = uri.parse::<http::Uri>() else { return };
+                let request = Request::builder().method(method).uri(uri).header("content-type", media);
+                let response = api.0.answer(request.body(Full::<Bytes>::from(body.clone())).unwrap()).await;
+                let code = response.status().as_u16();
+                let body = tokio::time::timeout(std::time::Duration::from_secs(7200), response.into_body().collect()).await;
+                assert!(body.is_ok(), "a watch ends by its deadline");
+                assert!(code < 500 || code == 504 || code == 500, "{code}");
+                assert_eq!(api.get("/api/v1/namespaces/default").await.code, 200);
+            });
+        }
+    }
 }

@@ -95,7 +95,13 @@ impl<B: Beside> Committer<B> {
     }
 
     fn decide(&mut self, write: Write) -> Result<Event<B>, WriteError> {
-        let Write { key, expect, op } = write;
+        let Write { key, expect, guards, op } = write;
+        for (guard, revision) in guards {
+            let current = self.head.get(&guard).map(|entry| entry.revision);
+            if current != Some(revision) {
+                return Err(WriteError::Conflict { key: guard, current });
+            }
+        }
         let old = self.head.get(&key).cloned();
         let current = old.as_ref().map(|entry| entry.revision);
         let expected = match expect {

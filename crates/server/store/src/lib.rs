@@ -12,7 +12,7 @@
 //! [`Snapshot`] is a persistent map, taken in constant time and never changed by later writes. Nothing that a write
 //! decides from the pending head (exists, conflict) is answered before that head is durable.
 //!
-//! The state machine ([`Committer`](commit)) is synchronous. In memory it runs inline under a lock, which makes tests
+//! The state machine (`commit.rs`) is synchronous. In memory it runs inline under a lock, which makes tests
 //! deterministic and lets a store be [forked](Store::fork) in microseconds; with a disk it has a thread of its own
 //! that groups all waiting writes into one commit.
 //!
@@ -83,6 +83,8 @@ pub struct Write {
     pub key: Key,
     /// On which condition.
     pub expect: Expect,
+    /// Other objects that must still have these revisions: those without which this one may not be.
+    pub guards: Vec<(Key, u64)>,
     /// What to do.
     pub op: Op,
 }

@@ -1,4 +1,5 @@
 //! What a store promises, in memory and on disk.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,12 +23,17 @@ fn draft(name: &str, value: u32) -> Draft {
 }
 
 async fn put(store: &Store<()>, name: &str, expect: Expect, value: u32) -> Result<u64, WriteError> {
-    let write = Write { key: key(name), expect, op: Op::Put(draft(name, value)) };
+    let write = Write { key: key(name), expect, guards: Vec::new(), op: Op::Put(draft(name, value)) };
     store.write(write).await.map(|entry| entry.revision)
 }
 
 async fn delete(store: &Store<()>, name: &str, revision: u64) -> Result<u64, WriteError> {
-    let write = Write { key: key(name), expect: Expect::Revision(revision), op: Op::Delete(draft(name, 0)) };
+    let write = Write {
+        key: key(name),
+        expect: Expect::Revision(revision),
+        guards: Vec::new(),
+        op: Op::Delete(draft(name, 0)),
+    };
     store.write(write).await.map(|entry| entry.revision)
 }
 
@@ -52,6 +58,25 @@ async fn a_write_is_compared_and_carries_its_revision() {
     assert!(text(&store, "a").is_none());
     let gone = delete(&store, "a", 2).await.unwrap_err();
     assert!(matches!(gone, WriteError::Conflict { current: None, .. }));
+}
+
+#[tokio::test]
+async fn a_write_is_guarded_by_what_it_depends_on() {
+    let store = memory();
+    put(&store, "owner", Expect::Absent, 1).await.unwrap();
+    let child = |revision| Write {
+        key: key("child"),
+        expect: Expect::Absent,
+        guards: vec![(key("owner"), revision)],
+        op: Op::Put(draft("child", 1)),
+    };
+    put(&store, "owner", Expect::Revision(1), 2).await.unwrap();
+    let refused = store.write(child(1)).await.unwrap_err();
+    assert!(
+        matches!(&refused, WriteError::Conflict { key: guard, current: Some(2) } if *guard == key("owner")),
+        "{refused}"
+    );
+    assert!(store.write(child(2)).await.is_ok());
 }
 
 #[tokio::test]

@@ -123,7 +123,8 @@ fn read(paths: &[PathBuf], from: &'static str) -> Result<(Kubeconfig, String), C
         if paths.len() > 1 && !path.exists() {
             continue;
         }
-        let next = Kubeconfig::read_from(path).map_err(|e| fail(path, explain(&e)))?;
+        let next = Kubeconfig::read_from(path)
+            .map_err(|e| fail(path, format!("{}; name a readable kubeconfig with --kubeconfig", explain(&e))))?;
         names.push(format!("\"{}\"", path.display()));
         merged = Some(match merged {
             Some(before) => before.merge(next).map_err(|e| fail(path, e.to_string()))?,

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::support::{SESSION, attempt, connector, gvk, note, open, socket};
+use crate::support::{SESSION, attempt, connector, gvk, note, open, socket, token};
 
 /// How a create goes.
 #[derive(Clone, Copy)]
@@ -128,7 +128,7 @@ async fn an_original_provider_works_with_everything_new_off() {
     assert_eq!(connected.object, None, "an absent reply object means unchanged");
     let mut session = connected.session;
     assert_eq!(session.observe(&object).await.unwrap().object, None);
-    assert_eq!(session.create(&object).await.unwrap().object, None);
+    assert_eq!(session.create(&object, &token()).await.unwrap().object, None);
     session.disconnect().await.unwrap();
 
     // It has no health service, which is taken as healthy.
@@ -154,7 +154,7 @@ async fn a_create_that_goes_wrong_is_failed_only_if_the_provider_says_so() {
         Original(create).serve(&path);
         let object = note(json!({ "text": "x" }));
         let mut session = open(&connector(&path), &object).await;
-        let error = session.create(&object).await.unwrap_err();
+        let error = session.create(&object, &token()).await.unwrap_err();
         assert_eq!((error.class, error.dispatch), (class, dispatch), "{error}");
         assert!(error.message.contains(words) && !error.message.contains("rpc error"), "{error}");
         session.disconnect().await.unwrap();
@@ -168,5 +168,5 @@ async fn an_error_close_to_the_deadline_proves_nothing() {
     let object = note(json!({ "text": "x" }));
     let connector = connector(&path);
     let mut session = connector.connect(&object, attempt(Duration::from_secs(1))).await.unwrap().session;
-    assert_eq!(session.create(&object).await.unwrap_err().dispatch, Dispatch::Unknown);
+    assert_eq!(session.create(&object, &token()).await.unwrap_err().dispatch, Dispatch::Unknown);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use concert_external::{CreateToken, Dispatch, ErrorClass, External, NamePolicy, Operation};
 use serde_json::{Value, json};
 
-use crate::support::{Board, SESSION, Served, attempt, connector, gvk, note, open, socket};
+use crate::support::{Board, SESSION, Served, attempt, connector, gvk, note, open, socket, token};
 
 #[tokio::test]
 async fn a_full_session_creates_observes_updates_and_deletes() {
@@ -18,7 +18,7 @@ async fn a_full_session_creates_observes_updates_and_deletes() {
     let mut session = open(&connector, &object).await;
     let seen = session.observe(&object).await.unwrap();
     assert!(!seen.exists);
-    let made = session.create(&object).await.unwrap();
+    let made = session.create(&object, &token()).await.unwrap();
     assert_eq!(made.details["pin"], "red");
     let made = made.object.unwrap();
     assert_eq!(made["metadata"]["annotations"]["crossplane.io/external-name"], "note-n");
@@ -70,7 +70,7 @@ async fn errors_keep_their_class_their_words_and_their_field() {
     ] {
         let object = note(json!({ "text": "x", "fail": fail }));
         let mut session = open(&connector, &object).await;
-        let error = session.create(&object).await.unwrap_err();
+        let error = session.create(&object, &token()).await.unwrap_err();
         assert_eq!((error.class, error.dispatch, &*error.message), (class, dispatch, words), "{fail}");
         assert_eq!(error.field.as_deref(), (fail == "invalid").then_some("spec.forProvider.text"));
         assert_eq!(error.retry_after, (fail == "rate").then_some(Duration::from_secs(7)));
@@ -116,15 +116,15 @@ async fn what_cannot_be_sent_is_not_sent() {
     let mut too_deep = object.clone();
     too_deep["spec"]["free"] = deep;
     let mut session = open(&connector, &object).await;
-    let error = session.create(&too_deep).await.unwrap_err();
+    let error = session.create(&too_deep, &token()).await.unwrap_err();
     assert_eq!((error.class, error.dispatch), (ErrorClass::Invalid, Dispatch::NotSent));
     assert!(error.field.unwrap().starts_with("spec.free.a.a"));
 
     let too_large = note(json!({ "text": "x".repeat(5 << 20) }));
-    let error = session.create(&too_large).await.unwrap_err();
+    let error = session.create(&too_large, &token()).await.unwrap_err();
     assert_eq!((error.class, error.dispatch), (ErrorClass::Invalid, Dispatch::NotSent));
     assert!(error.message.contains("the limit is 4194304"), "{error}");
-    session.create(&object).await.expect("the session is still good: nothing was sent");
+    session.create(&object, &token()).await.expect("the session is still good: nothing was sent");
 
     let nobody = crate::support::connector(&path.with_file_name("nobody.sock"));
     let error = nobody.connect(&object, attempt(SESSION)).await.err().unwrap();
@@ -144,7 +144,7 @@ async fn a_silent_create_hits_the_deadline_and_its_outcome_is_unknown() {
     let object = note(json!({ "text": "x", "fail": "hang" }));
     let attempt = attempt(Duration::from_millis(300));
     let mut session = connector.connect(&object, attempt).await.unwrap().session;
-    let error = session.create(&object).await.unwrap_err();
+    let error = session.create(&object, &token()).await.unwrap_err();
     assert_eq!((error.class, error.dispatch), (ErrorClass::Timeout, Dispatch::Unknown));
     assert!(error.message.ends_with("did not answer within 300ms"), "{error}");
     session.disconnect().await.unwrap();
@@ -159,10 +159,10 @@ async fn a_repeated_create_waits_for_the_first_and_gets_its_result() {
     let object = note(json!({ "text": "x" }));
 
     let mut first = connector.connect(&object, attempt(Duration::from_millis(100))).await.unwrap().session;
-    assert_eq!(first.create(&object).await.unwrap_err().dispatch, Dispatch::Unknown);
+    assert_eq!(first.create(&object, &token()).await.unwrap_err().dispatch, Dispatch::Unknown);
     drop(first);
     let mut second = open(&connector, &object).await;
-    let made = second.create(&object).await.unwrap();
+    let made = second.create(&object, &token()).await.unwrap();
     assert_eq!(made.object.unwrap()["metadata"]["annotations"]["crossplane.io/external-name"], "note-n");
     assert_eq!(board.creates.lock().unwrap().len(), 1, "one create per token");
 }

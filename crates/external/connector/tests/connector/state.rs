@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Board, Served, connector, note, open, socket};
+use crate::support::{Board, Served, connector, note, open, socket, token};
 
 /// News of a provider is there within a second or so; a loaded machine gets more.
 const SOON: Duration = Duration::from_secs(5);
@@ -47,7 +47,7 @@ async fn a_provider_is_waited_for_missed_and_found_again() {
     assert_eq!(discovery.kinds.len(), 1);
     let object = note(json!({ "text": "x" }));
     let mut session = open(&connector, &object).await;
-    session.create(&object).await.unwrap();
+    session.create(&object, &token()).await.unwrap();
     session.disconnect().await.unwrap();
     cancel.cancel();
     run.await.unwrap();
@@ -61,7 +61,8 @@ async fn a_stopping_provider_lets_a_create_end() {
     let connector = connector(&path);
     let object = note(json!({ "text": "x" }));
     let mut session = open(&connector, &object).await;
-    let (made, ()) = tokio::join!(session.create(&object), async {
+    let token = token();
+    let (made, ()) = tokio::join!(session.create(&object, &token), async {
         while board.creates.lock().unwrap().is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

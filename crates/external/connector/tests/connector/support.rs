@@ -146,8 +146,13 @@ pub(crate) fn gvk() -> Gvk {
     NoteParameters::gvk()
 }
 
+/// The token of the one create that tests speak of.
+pub(crate) fn token() -> CreateToken {
+    CreateToken::new("u-1", 1)
+}
+
 pub(crate) fn attempt(timeout: Duration) -> Attempt {
-    Attempt { gvk: gvk(), token: Some(CreateToken::new("u-1", 1)), timeout }
+    Attempt { gvk: gvk(), token: Some(token()), timeout }
 }
 
 pub(crate) fn note(for_provider: Value) -> Value {

@@ -66,6 +66,7 @@ struct Case {
     observation: Observation,
     kind: KindInfo,
     absent_for: u64,
+    deleted: bool,
 }
 
 fn step(case: &Case) -> Step {
@@ -77,11 +78,12 @@ fn step(case: &Case) -> Step {
         observation: &case.observation,
         absent_for: Duration::from_secs(case.absent_for),
         call_deadline: Duration::from_secs(60),
+        deleted: case.deleted,
     })
 }
 
 fn check(name: &str, object: Value, observation: Observation, expected: Step) {
-    let case = Case { object, observation, kind: kind(NamePolicy::Deterministic, 0), absent_for: 0 };
+    let case = Case { object, observation, kind: kind(NamePolicy::Deterministic, 0), absent_for: 0, deleted: false };
     assert_eq!(step(&case), expected, "{name}");
 }
 
@@ -128,7 +130,13 @@ fn the_rows_of_the_table() {
 fn an_unknown_create_is_waited_out_and_repeated_with_its_token() {
     for deleting_too in [false, true] {
         let object = if deleting_too { deleting(unknown(held())) } else { unknown(held()) };
-        let mut case = Case { object, observation: gone(), kind: kind(NamePolicy::SearchedByToken, 3), absent_for: 10 };
+        let mut case = Case {
+            object,
+            observation: gone(),
+            kind: kind(NamePolicy::SearchedByToken, 3),
+            absent_for: 10,
+            deleted: false,
+        };
         assert_eq!(step(&case), Step::Wait(Wait::Outcome(Duration::from_secs(53))));
         case.absent_for = 63;
         let expected = if deleting_too { Step::Release } else { Step::Create(token(1)) };
@@ -145,6 +153,7 @@ fn what_was_created_may_take_a_while_to_show() {
         observation: gone(),
         kind: kind(NamePolicy::SearchedByToken, 5),
         absent_for: 1,
+        deleted: false,
     };
     assert_eq!(step(&case), Step::Wait(Wait::Visible(Duration::from_secs(4))));
     case.absent_for = 5;
@@ -161,7 +170,19 @@ fn before_anybody_is_asked() {
     assert_eq!(begin(&orphan), Begin::Orphan);
     let paused = with(orphan, json!({crate::policy::PAUSED: "true"}));
     assert_eq!(begin(&paused), Begin::Paused, "pause beats deletion");
-    assert!(matches!(begin(&json!({"spec": {"deletionPolicy": 1}})), Begin::Invalid(_)));
+    let broken = json!({"metadata": {"annotations": {}}, "spec": {"deletionPolicy": 1}});
+    assert!(matches!(begin(&broken), Begin::Invalid(_)));
+    assert_eq!(begin(&with(broken, json!({crate::policy::PAUSED: "true"}))), Begin::Paused, "and everything else");
+    let mut gone_again = Case {
+        object: deleting(succeeded(held())),
+        observation: gone(),
+        kind: kind(NamePolicy::Assigned, 0),
+        absent_for: 0,
+        deleted: false,
+    };
+    assert!(matches!(step(&gone_again), Step::Wait(Wait::Visible(_))), "perhaps it only does not show yet");
+    gone_again.deleted = true;
+    assert_eq!(step(&gone_again), Step::Release, "its provider deleted it");
 }
 
 fn any_object() -> impl Strategy<Value = Value> {
@@ -201,6 +222,7 @@ fn any_case() -> impl Strategy<Value = Case> {
             observation,
             kind: kind(names, window),
             absent_for,
+            deleted: false,
         },
     )
 }

@@ -1,0 +1,257 @@
+//! Plain requests: for tests that need more of them than kubectl can make. HTTP/1.1 over TLS, and no more of both than
+//! an API server needs.
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, ServerName};
+use serde_json::Value;
+
+use crate::Kubectl;
+
+/// How long an answer may take. A server that was killed closes the connection at once.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where a server is and how it is trusted.
+#[derive(Clone)]
+pub struct Api {
+    address: String,
+    token: String,
+    tls: Arc<ClientConfig>,
+}
+
+/// One connection. It is of no use after an error.
+pub struct Connection {
+    stream: BufReader<StreamOwned<ClientConnection, TcpStream>>,
+    address: String,
+    token: String,
+}
+
+/// What a server answered.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The HTTP code.
+    pub code: u16,
+    /// The body.
+    pub body: Value,
+}
+
+/// An event of a watch.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// ADDED, MODIFIED, DELETED, BOOKMARK or ERROR.
+    pub kind: String,
+    /// The object as it is then.
+    pub object: Value,
+}
+
+/// A stream of changes.
+pub struct Watch {
+    connection: Connection,
+    /// What was read and is not a whole line yet.
+    rest: Vec<u8>,
+}
+
+impl Api {
+    /// The server of kubectl's kubeconfig.
+    ///
+    /// # Panics
+    /// When that cannot be read.
+    #[must_use]
+    #[track_caller]
+    pub fn new(kubectl: &Kubectl) -> Self {
+        let text = kubectl.ok(&["config", "view", "--raw", "--minify", "--output=json"]);
+        let config: Value = serde_json::from_str(&text).expect("kubectl prints JSON");
+        let cluster = &config["clusters"][0]["cluster"];
+        let authority = match cluster["certificate-authority-data"].as_str() {
+            Some(data) => BASE64_STANDARD.decode(data).expect("base64"),
+            None => std::fs::read(text_of(&cluster["certificate-authority"])).expect("a readable authority"),
+        };
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(&authority) {
+            roots.add(certificate.expect("a certificate")).expect("a usable certificate");
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("ring knows them")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let server = text_of(&cluster["server"]);
+        let address = server.strip_prefix("https://").expect("https").to_owned();
+        Self { address, token: text_of(&config["users"][0]["user"]["token"]).to_owned(), tls: Arc::new(tls) }
+    }
+
+    /// A new connection.
+    ///
+    /// # Errors
+    /// When nobody listens there.
+    pub fn connect(&self) -> Result<Connection> {
+        let socket = TcpStream::connect(&self.address)?;
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        let name = ServerName::try_from("127.0.0.1").map_err(Error::other)?;
+        let session = ClientConnection::new(Arc::clone(&self.tls), name).map_err(Error::other)?;
+        let stream = BufReader::new(StreamOwned::new(session, socket));
+        Ok(Connection { stream, address: self.address.clone(), token: self.token.clone() })
+    }
+
+    /// One request on a connection of its own.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Answer> {
+        self.connect()?.request(method, path, body)
+    }
+
+    /// Watches `path`, which says from where (`…?resourceVersion=…`).
+    ///
+    /// # Errors
+    /// When the server does not answer with a stream.
+    pub fn watch(&self, path: &str) -> Result<Watch> {
+        let mut connection = self.connect()?;
+        connection.send("GET", path, None)?;
+        let head = connection.head()?;
+        if head.code != 200 || !head.chunked {
+            return Err(Error::other(format!("no watch: {head:?} {}", connection.body(&head)?)));
+        }
+        Ok(Watch { connection, rest: Vec::new() })
+    }
+}
+
+fn text_of(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+#[derive(Debug)]
+struct Head {
+    code: u16,
+    length: usize,
+    chunked: bool,
+}
+
+impl Connection {
+    /// One request and its answer. A PATCH is a merge patch.
+    ///
+    /// # Errors
+    /// When there is no answer: the server may have done it or not.
+    pub fn request(&mut self, method: &str, path: &str, body: Option<&Value>) -> Result<Answer> {
+        self.send(method, path, body)?;
+        let head = self.head()?;
+        Ok(Answer { code: head.code, body: self.body(&head)? })
+    }
+
+    fn send(&mut self, method: &str, path: &str, body: Option<&Value>) -> Result<()> {
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let content = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let text = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nAccept: application/json\r\n\
+             Content-Type: {content}\r\nContent-Length: {}\r\n\r\n{body}",
+            self.address,
+            self.token,
+            body.len(),
+        );
+        let stream = self.stream.get_mut();
+        stream.write_all(text.as_bytes())?;
+        stream.flush()
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        if self.stream.read_line(&mut line)? == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        Ok(line.trim_end().to_owned())
+    }
+
+    fn head(&mut self) -> Result<Head> {
+        let strange = |line: &str| Error::new(ErrorKind::InvalidData, format!("not HTTP: {line:?}"));
+        let status = self.line()?;
+        let code = status.split(' ').nth(1).and_then(|code| code.parse().ok()).ok_or_else(|| strange(&status))?;
+        let mut head = Head { code, length: 0, chunked: false };
+        loop {
+            let line = self.line()?;
+            let Some((name, value)) = line.split_once(':') else {
+                return if line.is_empty() { Ok(head) } else { Err(strange(&line)) };
+            };
+            match name.to_ascii_lowercase().as_str() {
+                "content-length" => head.length = value.trim().parse().map_err(|_| strange(&line))?,
+                "transfer-encoding" => head.chunked = value.trim() == "chunked",
+                _ => {}
+            }
+        }
+    }
+
+    fn body(&mut self, head: &Head) -> Result<Value> {
+        let mut bytes = Vec::new();
+        if head.chunked {
+            while let Some(chunk) = self.chunk()? {
+                bytes.extend(chunk);
+            }
+        } else {
+            bytes.resize(head.length, 0);
+            self.stream.read_exact(&mut bytes)?;
+        }
+        if bytes.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&bytes).or_else(|_| Ok(String::from_utf8_lossy(&bytes).into()))
+    }
+
+    /// The next chunk; nothing after the last.
+    fn chunk(&mut self) -> Result<Option<Vec<u8>>> {
+        let size = self.line()?;
+        let size = usize::from_str_radix(&size, 16).map_err(|_| Error::new(ErrorKind::InvalidData, size))?;
+        let mut bytes = vec![0; size + 2];
+        self.stream.read_exact(&mut bytes)?;
+        bytes.truncate(size);
+        Ok((size > 0).then_some(bytes))
+    }
+}
+
+impl Watch {
+    /// Waits for the next change; nothing when the stream has ended properly.
+    ///
+    /// # Errors
+    /// When it was cut.
+    pub fn next_change(&mut self) -> Result<Option<Change>> {
+        loop {
+            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.rest.drain(..=end).collect();
+                let mut event: Value = serde_json::from_slice(&line)?;
+                let kind = text_of(&event["type"]).to_owned();
+                return Ok(Some(Change { kind, object: event["object"].take() }));
+            }
+            match self.connection.chunk()? {
+                Some(chunk) => self.rest.extend(chunk),
+                None => return Ok(None),
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Api").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("connection", &self.connection).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,117 @@
+//! The two names of the reconciler, and several of it on one cluster.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use concert_e2e::{
+    Actor, ControlPlane, Exit, Reconciler, Stopwatch, definitions, eventually, free_port, on_both_servers,
+};
+
+const SOON: Duration = Duration::from_secs(30);
+/// A released lease is taken within client-go's retry period (2 s and its jitter), long before it would expire (15 s).
+const TAKEN_OVER: Duration = Duration::from_secs(10);
+
+fn file(name: &str) -> String {
+    format!(
+        "
+apiVersion: file.concert.dev/v1alpha1
+kind: File
+metadata: {{name: {name}}}
+spec: {{forProvider: {{path: {name}.txt, content: here}}}}
+"
+    )
+}
+
+/// The definitions and the file provider.
+fn prepare(server: &ControlPlane) -> Actor {
+    let (provider, _) = Actor::file_provider(server.directory());
+    server.kubectl().apply_stdin(&definitions("concert-provider-file")).ok();
+    server.kubectl().ok(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"]);
+    provider
+}
+
+fn make(server: &ControlPlane, name: &str) {
+    server.kubectl().apply_stdin(&file(name)).ok();
+    server.kubectl().ok(&["wait", "--for=condition=Ready", &format!("file/{name}"), "--timeout=30s"]);
+}
+
+fn holder(server: &ControlPlane, lease: &str) -> Result<String, String> {
+    let holder = ["get", "lease", lease, "--namespace=default", "--output=jsonpath={.spec.holderIdentity}"];
+    server
+        .kubectl()
+        .run(&holder)
+        .result()
+        .and_then(|text| if text.is_empty() { Err("nobody".to_owned()) } else { Ok(text) })
+}
+
+/// The sum of all samples of a metric, as `/metrics` shows it; nothing if there is no sample.
+fn metric(address: &str, name: &str) -> Result<Option<f64>, String> {
+    let fetch = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(SOON))?;
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    };
+    let text = fetch().map_err(|error| error.to_string())?;
+    let samples = text.lines().filter(|line| line.starts_with(name) && line[name.len()..].starts_with(['{', ' ']));
+    let values: Vec<f64> = samples.filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect();
+    Ok((!values.is_empty()).then(|| values.iter().sum()))
+}
+
+fn only_the_leader_acts(server: &ControlPlane) {
+    let provider = prepare(server);
+    let start = |name: &str| {
+        let address = format!("127.0.0.1:{}", free_port());
+        let reconciler =
+            Reconciler::new().named(name).provider("file", server).with_election().metrics(&address).start(server);
+        (reconciler, address)
+    };
+    let leads = |address: &str| match metric(address, "leader_election_master_status")? {
+        Some(1.0) => Ok(()),
+        other => Err(format!("{other:?}")),
+    };
+    let (first, first_metrics) = start("first");
+    eventually("a leader", SOON, || leads(&first_metrics));
+    let leader = eventually("a holder", SOON, || holder(server, "managed-reconciler-leader-election"));
+    let (second, second_metrics) = start("second");
+    eventually("the second's metrics", SOON, || match metric(&second_metrics, "leader_election_master_status")? {
+        Some(0.0) => Ok(()),
+        other => Err(format!("{other:?}")),
+    });
+    make(server, "one");
+    let reconciles = |address: &str| metric(address, "controller_runtime_reconcile_total");
+    let (acted, idle) = (reconciles(&first_metrics), reconciles(&second_metrics));
+    assert!(acted.clone().is_ok_and(|count| count.is_some_and(|count| count > 0.0)), "the leader acts: {acted:?}");
+    assert!(idle.clone().is_ok_and(|count| count.unwrap_or_default() == 0.0), "the other one does not: {idle:?}");
+    assert_eq!(holder(server, "managed-reconciler-leader-election").as_ref(), Ok(&leader));
+
+    let took = Stopwatch::start();
+    assert_eq!(first.stop(), Exit::Code(0));
+    eventually("the second leads", TAKEN_OVER, || leads(&second_metrics));
+    println!("the second led {:.1?} after the first was asked to stop", took.elapsed());
+    make(server, "two");
+    let next = holder(server, "managed-reconciler-leader-election");
+    assert!(next.as_ref().is_ok_and(|next| *next != leader), "{next:?}");
+    assert_eq!(second.stop(), Exit::Code(0));
+    assert_eq!(provider.stop(), Exit::Code(0));
+}
+
+fn the_dynamic_reconciler_is_the_same_program(server: &ControlPlane) {
+    let provider = prepare(server);
+    let reconciler = Reconciler::new()
+        .named("dynamic-reconciler")
+        .binary("dynamic-reconciler")
+        .provider("file", server)
+        .with_election()
+        .start(server);
+    make(server, "one");
+    let holder = holder(server, "dynamic-reconciler-leader-election");
+    assert!(holder.as_ref().is_ok_and(|holder| holder.starts_with("dynamic-reconciler")), "{holder:?}");
+    assert_eq!(reconciler.stop(), Exit::Code(0));
+    assert_eq!(provider.stop(), Exit::Code(0));
+}
+
+on_both_servers!(only_the_leader_acts, the_dynamic_reconciler_is_the_same_program);
