@@ -162,7 +162,7 @@ mod tests {
         assert_eq!("127.0.0.1:0".parse::<Listen>().unwrap(), Listen::Tcp("127.0.0.1:0".into()));
         for bad in ["", "unix:", "localhost", ":80", "localhost:http", "localhost:99999"] {
             let error = bad.parse::<Listen>().unwrap_err().to_string();
-            assert_eq!(error, format!("cannot parse {bad:?}: expected HOST:PORT or unix:PATH"));
+            assert_eq!(error, format!("cannot listen on {bad:?}: not an address; write HOST:PORT or unix:PATH"));
         }
     }
 
