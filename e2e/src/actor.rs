@@ -147,6 +147,7 @@ pub struct Reconciler {
     arguments: Vec<String>,
     election: bool,
     metrics: String,
+    probes: String,
 }
 
 impl Reconciler {
@@ -160,6 +161,7 @@ impl Reconciler {
             arguments: Vec::new(),
             election: false,
             metrics: "0".to_owned(),
+            probes: "0".to_owned(),
         }
     }
 
@@ -199,6 +201,13 @@ impl Reconciler {
         self
     }
 
+    /// Where probes are.
+    #[must_use]
+    pub fn probes(mut self, address: &str) -> Self {
+        address.clone_into(&mut self.probes);
+        self
+    }
+
     /// Adds a flag.
     #[must_use]
     pub fn argument(mut self, argument: &str) -> Self {
@@ -225,7 +234,8 @@ impl Reconciler {
             .argument(server.kubeconfig())
             .argument(format!("--leader-election={}", self.election))
             .argument(format!("--metrics-bind-address={}", self.metrics))
-            .arguments(["--poll-interval=2s", "--health-probe-bind-address=0"]);
+            .argument(format!("--health-probe-bind-address={}", self.probes))
+            .argument("--poll-interval=2s");
         actor.arguments.extend(self.arguments.into_iter().map(OsString::from));
         actor.start();
         actor

@@ -45,17 +45,22 @@ fn holder(server: &ControlPlane, lease: &str) -> Result<String, String> {
         .and_then(|text| if text.is_empty() { Err("nobody".to_owned()) } else { Ok(text) })
 }
 
-/// The sum of all samples of a metric, as `/metrics` shows it; nothing if there is no sample.
-fn metric(address: &str, name: &str) -> Result<Option<f64>, String> {
+/// What an endpoint answers.
+fn page(address: &str, path: &str) -> Result<String, String> {
     let fetch = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(SOON))?;
-        write!(stream, "GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
         Ok(text)
     };
-    let text = fetch().map_err(|error| error.to_string())?;
+    fetch().map_err(|error| error.to_string())
+}
+
+/// The sum of all samples of a metric, as `/metrics` shows it; nothing if there is no sample.
+fn metric(address: &str, name: &str) -> Result<Option<f64>, String> {
+    let text = page(address, "/metrics")?;
     let samples = text.lines().filter(|line| line.starts_with(name) && line[name.len()..].starts_with(['{', ' ']));
     let values: Vec<f64> = samples.filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect();
     Ok((!values.is_empty()).then(|| values.iter().sum()))
@@ -114,4 +119,36 @@ fn the_dynamic_reconciler_is_the_same_program(server: &ControlPlane) {
     assert_eq!(provider.stop(), Exit::Code(0));
 }
 
-on_both_servers!(only_the_leader_acts, the_dynamic_reconciler_is_the_same_program);
+/// `--restart-on-provider-disconnect=false`: the controllers stop with their provider, and readiness says why.
+fn a_lost_provider_takes_its_controllers_along(server: &ControlPlane) {
+    let provider = prepare(server);
+    let probes = format!("127.0.0.1:{}", free_port());
+    let reconciler = Reconciler::new()
+        .provider("file", server)
+        .argument("--restart-on-provider-disconnect=false")
+        .probes(&probes)
+        .start(server);
+    let readiness = |words: &'static str| {
+        move || {
+            let text = page(&probes, "/readyz?verbose")?;
+            if text.contains(words) { Ok(()) } else { Err(text) }
+        }
+    };
+    make(server, "one");
+    eventually("readiness", SOON, readiness.clone()("[+]provider file ok"));
+    provider.kill9();
+    eventually("the reason", SOON, readiness.clone()("[-]provider file failed: provider \"file\" at unix:"));
+    assert!(reconciler.stderr().contains("its controllers stop"), "{}", reconciler.stderr());
+    assert_eq!(reconciler.exit(), None, "the process goes on");
+    provider.start();
+    make(server, "two");
+    eventually("readiness again", SOON, readiness("[+]provider file ok"));
+    assert_eq!(reconciler.stop(), Exit::Code(0));
+    assert_eq!(provider.stop(), Exit::Code(0));
+}
+
+on_both_servers!(
+    only_the_leader_acts,
+    the_dynamic_reconciler_is_the_same_program,
+    a_lost_provider_takes_its_controllers_along
+);
