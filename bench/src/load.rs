@@ -243,24 +243,42 @@ fn file(name: &str) -> String {
     .to_string()
 }
 
-/// A watch of all Files, from now.
-struct Watch(Lines);
+/// A watch of all Files, from now. A server may end a watch at any time (the real one does when it takes up a changed
+/// definition), so it goes on where it was.
+struct Watch {
+    api: Api,
+    lines: Lines,
+    from: String,
+}
 
 impl Watch {
     async fn start(api: &Api) -> Result<Self> {
         let list: Value = serde_json::from_slice(&api.call(Method::GET, &format!("{FILES}?limit=1"), "").await?)?;
         let metadata: Metadata = serde_json::from_value(list["metadata"].clone())?;
         let from = metadata.resource_version;
-        Ok(Self(api.watch(&format!("{FILES}?watch=true&resourceVersion={from}&timeoutSeconds=3000")).await?))
+        Ok(Self { api: api.clone(), lines: Self::lines(api, &from).await?, from })
+    }
+
+    async fn lines(api: &Api, from: &str) -> Result<Lines> {
+        api.watch(&format!("{FILES}?watch=true&resourceVersion={from}&timeoutSeconds=3000")).await
     }
 
     async fn next(&mut self) -> Result<Frame> {
-        let line = self.0.next().await?.context("the watch has ended")?;
+        let line = loop {
+            match self.lines.next().await? {
+                Some(line) => break line,
+                None => {
+                    eprintln!("the watch has ended; it goes on from {}", self.from);
+                    self.lines = Self::lines(&self.api, &self.from).await?;
+                }
+            }
+        };
         let frame: Frame = serde_json::from_slice(&line)
             .with_context(|| format!("unexpected watch frame {}", String::from_utf8_lossy(&line)))?;
         if frame.kind == "ERROR" {
             bail!("the watch failed: {}", String::from_utf8_lossy(&line));
         }
+        self.from.clone_from(&frame.object.metadata.resource_version);
         Ok(frame)
     }
 }
