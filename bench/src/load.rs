@@ -35,6 +35,8 @@ pub struct Load<'a> {
     pub objects: usize,
     /// Where profiles go, if there shall be any.
     pub profile: Option<&'a Path>,
+    /// Further flags of `concert serve`.
+    pub serve_flags: &'a [String],
     /// Further flags of the reconciler.
     pub reconciler_flags: &'a [String],
 }
@@ -95,7 +97,7 @@ impl Load<'_> {
     pub fn run(&self) -> Result<Report> {
         self.say("starting");
         let fsync = rig::fsync_time()?;
-        let mut rig = Rig::start(self.server, self.reconciler_flags)?;
+        let mut rig = Rig::start(self.server, self.serve_flags, self.reconciler_flags)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let mut report = runtime.block_on(self.measure(&mut rig))?;
         report.fsync_us = fsync.as_secs_f64() * 1e6;

@@ -59,9 +59,12 @@ impl Rig {
     ///
     /// # Panics
     /// When a process does not start; the message has its logs.
-    pub fn start(server: Server, reconciler_flags: &[String]) -> Result<Self> {
+    pub fn start(server: Server, serve_flags: &[String], reconciler_flags: &[String]) -> Result<Self> {
         let plane = match server {
-            Server::Embedded => ControlPlane::embedded_with(Embedded::new(environment::binary("concert"))),
+            Server::Embedded => {
+                let plain = Embedded::new(environment::binary("concert"));
+                ControlPlane::embedded_with(serve_flags.iter().fold(plain, Embedded::argument))
+            }
             Server::Reference => {
                 let binary = environment::reference_apiserver().map_err(|missing| anyhow!("{missing}"))?;
                 ControlPlane::reference_with(Reference::new(binary).fsync())
