@@ -139,6 +139,7 @@ impl Load<'_> {
         let after = Moment::take(rig, &api, self.server).await?;
         rig.end_profile();
 
+        self.check_disk(rig, self.objects)?;
         let before_deletion = Moment::take(rig, &api, self.server).await?;
         let begin = Instant::now();
         let deleting = self.each(|name| {
@@ -148,6 +149,7 @@ impl Load<'_> {
         let ((), gone) = tokio::try_join!(deleting, self.wait(&mut watch, "gone", begin))?;
         self.say(&format!("all gone after {:.2} s", gone.as_secs_f64()));
         self.quiet(rig).await?;
+        self.check_disk(rig, 0)?;
         let end = Moment::take(rig, &api, self.server).await?;
 
         #[expect(clippy::cast_precision_loss, reason = "there are fewer than 2^52 objects")]
@@ -166,6 +168,14 @@ impl Load<'_> {
             processes: processes(&before.usage, &at_ready, &end.usage),
             client_cpu_seconds: (after.client.cpu - before.client.cpu).as_secs_f64(),
         })
+    }
+
+    /// A time to Ready counts only if Ready was true.
+    fn check_disk(&self, rig: &Rig, expected: usize) -> Result<()> {
+        match rig.files_on_disk()? {
+            found if found == expected => Ok(()),
+            found => bail!("{found} files are on disk, not {expected}: the figures of this run are void"),
+        }
     }
 
     /// One object through its whole life, so that every controller runs and every connection is there.
