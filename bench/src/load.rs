@@ -35,6 +35,8 @@ pub struct Load<'a> {
     pub objects: usize,
     /// Where profiles go, if there shall be any.
     pub profile: Option<&'a Path>,
+    /// Further flags of `concert serve`.
+    pub serve_flags: &'a [String],
     /// Further flags of the reconciler.
     pub reconciler_flags: &'a [String],
 }
@@ -95,7 +97,7 @@ impl Load<'_> {
     pub fn run(&self) -> Result<Report> {
         self.say("starting");
         let fsync = rig::fsync_time()?;
-        let mut rig = Rig::start(self.server, self.reconciler_flags)?;
+        let mut rig = Rig::start(self.server, self.serve_flags, self.reconciler_flags)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let mut report = runtime.block_on(self.measure(&mut rig))?;
         report.fsync_us = fsync.as_secs_f64() * 1e6;
@@ -137,6 +139,7 @@ impl Load<'_> {
         let after = Moment::take(rig, &api, self.server).await?;
         rig.end_profile();
 
+        self.check_disk(rig, self.objects)?;
         let before_deletion = Moment::take(rig, &api, self.server).await?;
         let begin = Instant::now();
         let deleting = self.each(|name| {
@@ -146,6 +149,7 @@ impl Load<'_> {
         let ((), gone) = tokio::try_join!(deleting, self.wait(&mut watch, "gone", begin))?;
         self.say(&format!("all gone after {:.2} s", gone.as_secs_f64()));
         self.quiet(rig).await?;
+        self.check_disk(rig, 0)?;
         let end = Moment::take(rig, &api, self.server).await?;
 
         #[expect(clippy::cast_precision_loss, reason = "there are fewer than 2^52 objects")]
@@ -164,6 +168,14 @@ impl Load<'_> {
             processes: processes(&before.usage, &at_ready, &end.usage),
             client_cpu_seconds: (after.client.cpu - before.client.cpu).as_secs_f64(),
         })
+    }
+
+    /// A time to Ready counts only if Ready was true.
+    fn check_disk(&self, rig: &Rig, expected: usize) -> Result<()> {
+        match rig.files_on_disk()? {
+            found if found == expected => Ok(()),
+            found => bail!("{found} files are on disk, not {expected}: the figures of this run are void"),
+        }
     }
 
     /// One object through its whole life, so that every controller runs and every connection is there.
@@ -243,24 +255,42 @@ fn file(name: &str) -> String {
     .to_string()
 }
 
-/// A watch of all Files, from now.
-struct Watch(Lines);
+/// A watch of all Files, from now. A server may end a watch at any time (the real one does when it takes up a changed
+/// definition), so it goes on where it was.
+struct Watch {
+    api: Api,
+    lines: Lines,
+    from: String,
+}
 
 impl Watch {
     async fn start(api: &Api) -> Result<Self> {
         let list: Value = serde_json::from_slice(&api.call(Method::GET, &format!("{FILES}?limit=1"), "").await?)?;
         let metadata: Metadata = serde_json::from_value(list["metadata"].clone())?;
         let from = metadata.resource_version;
-        Ok(Self(api.watch(&format!("{FILES}?watch=true&resourceVersion={from}&timeoutSeconds=3000")).await?))
+        Ok(Self { api: api.clone(), lines: Self::lines(api, &from).await?, from })
+    }
+
+    async fn lines(api: &Api, from: &str) -> Result<Lines> {
+        api.watch(&format!("{FILES}?watch=true&resourceVersion={from}&timeoutSeconds=3000")).await
     }
 
     async fn next(&mut self) -> Result<Frame> {
-        let line = self.0.next().await?.context("the watch has ended")?;
+        let line = loop {
+            match self.lines.next().await? {
+                Some(line) => break line,
+                None => {
+                    eprintln!("the watch has ended; it goes on from {}", self.from);
+                    self.lines = Self::lines(&self.api, &self.from).await?;
+                }
+            }
+        };
         let frame: Frame = serde_json::from_slice(&line)
             .with_context(|| format!("unexpected watch frame {}", String::from_utf8_lossy(&line)))?;
         if frame.kind == "ERROR" {
             bail!("the watch failed: {}", String::from_utf8_lossy(&line));
         }
+        self.from.clone_from(&frame.object.metadata.resource_version);
         Ok(frame)
     }
 }

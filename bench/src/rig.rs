@@ -14,6 +14,8 @@ use crate::usage::Usage;
 
 /// How long a part may take to say that it is ready.
 const START: Duration = Duration::from_secs(30);
+/// The directory of the file provider, in the control plane's.
+const ROOT: &str = "files";
 /// How many syncs are timed.
 const SYNCS: usize = 50;
 
@@ -59,16 +61,19 @@ impl Rig {
     ///
     /// # Panics
     /// When a process does not start; the message has its logs.
-    pub fn start(server: Server, reconciler_flags: &[String]) -> Result<Self> {
+    pub fn start(server: Server, serve_flags: &[String], reconciler_flags: &[String]) -> Result<Self> {
         let plane = match server {
-            Server::Embedded => ControlPlane::embedded_with(Embedded::new(environment::binary("concert"))),
+            Server::Embedded => {
+                let plain = Embedded::new(environment::binary("concert"));
+                ControlPlane::embedded_with(serve_flags.iter().fold(plain, Embedded::argument))
+            }
             Server::Reference => {
                 let binary = environment::reference_apiserver().map_err(|missing| anyhow!("{missing}"))?;
                 ControlPlane::reference_with(Reference::new(binary).fsync())
             }
         };
         let directory = plane.directory();
-        let root = directory.join("files");
+        let root = directory.join(ROOT);
         fs::create_dir(&root)?;
         let mut command = Command::new(environment::binary("concert-provider-file"));
         command.args(["serve", "--listen", "127.0.0.1:0", "--root"]).arg(&root);
@@ -112,6 +117,15 @@ impl Rig {
             ("managed-reconciler", self.reconciler.pid()),
             ("concert-provider-file", self.provider.pid()),
         ])
+    }
+
+    /// How many files are on disk: what is Ready must be there, what is gone must not.
+    ///
+    /// # Errors
+    /// The provider's directory is gone: somebody else removed it.
+    pub fn files_on_disk(&self) -> Result<usize> {
+        let root = self.plane.directory().join(ROOT);
+        Ok(fs::read_dir(&root).with_context(|| format!("cannot list {}", root.display()))?.count())
     }
 
     /// Starts `perf record` on each process, with the results in `directory`.

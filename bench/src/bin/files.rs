@@ -30,6 +30,9 @@ struct Args {
     /// Profile each process with perf while objects become Ready; results go to this directory
     #[arg(long, value_name = "DIR")]
     profile: Option<PathBuf>,
+    /// A further flag of `concert serve` (repeatable)
+    #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
+    serve_flag: Vec<String>,
     /// A further flag of managed-reconciler (repeatable)
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
     reconciler_flag: Vec<String>,
@@ -77,6 +80,7 @@ fn run(args: &Args) -> Result<()> {
                     server: *server,
                     objects: *objects,
                     profile: args.profile.as_deref(),
+                    serve_flags: &args.serve_flag,
                     reconciler_flags: &args.reconciler_flag,
                 };
                 runs.push(load.run()?);
