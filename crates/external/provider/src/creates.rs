@@ -28,15 +28,33 @@ pub(crate) type Slot = Arc<tokio::sync::Mutex<Option<Made>>>;
 
 /// The creates that run or ran not long ago, by kind and token.
 #[derive(Debug, Default)]
-pub(crate) struct Creates(Mutex<BTreeMap<String, (Slot, Instant)>>);
+pub(crate) struct Creates(Mutex<Slots>);
+
+#[derive(Debug, Default)]
+struct Slots {
+    by_token: BTreeMap<String, (Slot, Instant)>,
+    /// How many there were left after the last sweep: the next one waits until there are twice as many, so that a
+    /// create costs the same however many came before it.
+    swept: usize,
+}
+
+/// Fewer than this are never worth a sweep.
+const FEW: usize = 64;
 
 impl Creates {
     /// The place of a token.
     pub(crate) fn slot(&self, token: &str) -> Slot {
         let now = Instant::now();
+        let counts = |slot: &Slot, last: Instant| Arc::strong_count(slot) > 1 || now.duration_since(last) < REMEMBERED;
         let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        slots.retain(|_, (slot, last)| Arc::strong_count(slot) > 1 || now.duration_since(*last) < REMEMBERED);
-        let (slot, last) = slots.entry(token.to_owned()).or_insert_with(|| (Slot::default(), now));
+        if slots.by_token.len() >= (slots.swept * 2).max(FEW) {
+            slots.by_token.retain(|_, (slot, last)| counts(slot, *last));
+            slots.swept = slots.by_token.len();
+        }
+        let (slot, last) = slots.by_token.entry(token.to_owned()).or_insert_with(|| (Slot::default(), now));
+        if !counts(slot, *last) {
+            *slot = Slot::default();
+        }
         *last = now;
         Arc::clone(slot)
     }
@@ -56,5 +74,18 @@ mod tests {
         tokio::time::advance(REMEMBERED * 2).await;
         assert!(creates.slot("a").lock().await.is_none(), "it was forgotten");
         assert!(Arc::ptr_eq(&running, &creates.slot("b")), "it runs, and others wait for it");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn old_results_do_not_pile_up() {
+        let creates = Creates::default();
+        for round in 0..20 {
+            for number in 0..500 {
+                creates.slot(&format!("{round}-{number}"));
+            }
+            tokio::time::advance(REMEMBERED * 2).await;
+        }
+        let kept = creates.0.lock().unwrap().by_token.len();
+        assert!(kept <= 1500, "{kept} of 10000");
     }
 }
