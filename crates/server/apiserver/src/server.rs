@@ -145,6 +145,12 @@ impl Server {
         self.0.store.failed().await
     }
 
+    /// Why the disk failed, if it did.
+    #[must_use]
+    pub fn failure(&self) -> Option<Arc<str>> {
+        self.0.store.failure()
+    }
+
     /// Carries on with `work` even if the returned future, which waits for its end, is dropped.
     pub(crate) fn in_background(&self, work: Work) -> impl Future<Output = ()> + use<> {
         let (done, ended) = tokio::sync::oneshot::channel();
