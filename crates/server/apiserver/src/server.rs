@@ -204,6 +204,8 @@ impl Server {
             Route::Version => respond::json(200, &version()),
             Route::OpenApiV2 => openapi::version_two(&parts.headers),
             Route::Health => respond::text(200, "ok"),
+            Route::Backup if parts.method == Method::GET => respond::download(self.0.store.backup()),
+            Route::Backup => respond::failure(&Status::method_not_allowed()),
             Route::Discovery(segments) => self.discovery(&segments, form),
             Route::OpenApi(document) => self.openapi(document),
             Route::Resource(path) => {
