@@ -16,7 +16,7 @@ use crate::encode;
 use crate::kinds::{self, Resource};
 use crate::server::Work;
 use crate::target::{Query, Target};
-use crate::write::is_released;
+use crate::write::{is_released, refused};
 
 /// Holds a definition until its objects are gone.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -100,7 +100,7 @@ impl Server {
                     return Ok(Deleted::Marked(bytes));
                 }
                 Err(WriteError::Conflict { .. }) => {}
-                Err(error) => return Err(Status::internal(error)),
+                Err(error) => return Err(refused(&error)),
             }
         }
         Err(Status::conflict(&target.resource.id, &name))

@@ -49,9 +49,11 @@ mod watch;
 mod write;
 
 pub use auth::Token;
+pub use concert_store as store;
 pub use concert_store::{Durability, OpenError, Options, Window};
 pub use kubeconfig::Kubeconfig;
 pub use listen::{ListenError, Listener};
 pub use pki::{Pki, PkiError};
 pub use respond::Body;
 pub use server::{Server, StartError};
+pub use target::BACKUP_PATH;

@@ -145,6 +145,12 @@ impl Server {
         self.0.store.failed().await
     }
 
+    /// Why the disk failed, if it did.
+    #[must_use]
+    pub fn failure(&self) -> Option<Arc<str>> {
+        self.0.store.failure()
+    }
+
     /// Carries on with `work` even if the returned future, which waits for its end, is dropped.
     pub(crate) fn in_background(&self, work: Work) -> impl Future<Output = ()> + use<> {
         let (done, ended) = tokio::sync::oneshot::channel();
@@ -198,6 +204,8 @@ impl Server {
             Route::Version => respond::json(200, &version()),
             Route::OpenApiV2 => openapi::version_two(&parts.headers),
             Route::Health => respond::text(200, "ok"),
+            Route::Backup if parts.method == Method::GET => respond::download(self.0.store.backup()),
+            Route::Backup => respond::failure(&Status::method_not_allowed()),
             Route::Discovery(segments) => self.discovery(&segments, form),
             Route::OpenApi(document) => self.openapi(document),
             Route::Resource(path) => {

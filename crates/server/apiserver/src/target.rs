@@ -10,6 +10,9 @@ use serde_json::Value;
 
 use crate::kinds::{Kinds, Resource, Version};
 
+/// Where the whole store can be had as one file, while the server runs.
+pub const BACKUP_PATH: &str = "/concert/backup";
+
 /// Where a path leads.
 #[derive(Debug)]
 pub(crate) enum Route<'a> {
@@ -23,6 +26,8 @@ pub(crate) enum Route<'a> {
     Version,
     /// `/healthz`, `/livez`, `/readyz`.
     Health,
+    /// [`BACKUP_PATH`].
+    Backup,
     /// A resource, a namespace's resources, or one object.
     Resource(Path<'a>),
 }
@@ -43,6 +48,7 @@ pub(crate) fn route(path: &str) -> Option<Route<'_>> {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     match segments.as_slice() {
         ["version"] => Some(Route::Version),
+        ["concert", "backup"] => Some(Route::Backup),
         ["healthz" | "livez" | "readyz", ..] => Some(Route::Health),
         ["openapi", "v2"] => Some(Route::OpenApiV2),
         ["openapi", "v3"] => Some(Route::OpenApi(None)),

@@ -84,7 +84,7 @@ impl Server {
                         return Err(Status::already_exists(&target.resource.id, &name));
                     }
                 }
-                Err(error) => return Err(Status::internal(error)),
+                Err(error) => return Err(refused(&error)),
             }
         }
         Err(Status::internal("no name was free"))
@@ -153,7 +153,7 @@ impl Server {
                 }
                 Err(WriteError::Conflict { .. }) if update.conditional => break,
                 Err(WriteError::Conflict { .. }) => {}
-                Err(error) => return Err(Status::internal(error)),
+                Err(error) => return Err(refused(&error)),
             }
         }
         Err(Status::conflict(&target.resource.id, &name))
@@ -371,4 +371,12 @@ fn refuse_invalid(target: &Target, object: &Value, errors: &FieldErrors) -> Resu
 pub(crate) fn is_released(target: &Target, object: &Value) -> bool {
     let spec_finalizers = object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
     meta::finalizers(object).is_empty() && !(target.resource.id == kinds::namespaces() && spec_finalizers)
+}
+
+/// A write that the store did not take.
+pub(crate) fn refused(error: &WriteError) -> Status {
+    match error {
+        WriteError::OverQuota { .. } => Status::failure(507, "InsufficientStorage", error.to_string()),
+        WriteError::Conflict { .. } | WriteError::Failed(_) | WriteError::Closed => Status::internal(error),
+    }
 }
