@@ -94,6 +94,7 @@ impl ControlPlane {
                 (server, pki)
             }
         };
+        server.publish_certificate(pki.authority());
         let listener = Listener::bind(args.listen, &pki).await.map_err(Failure::unusable)?;
         let beside = data.as_ref().map(|data| data.join("kubeconfig"));
         let kubeconfig = args.write_kubeconfig.clone().or(beside).or(fallback);

@@ -6,6 +6,7 @@
 //!        route ─► discovery · openapi · version · health
 //!              └► one generic handler for every kind, driven by schema data (kinds)
 //!                    read · watch ◄── store ◄── write · delete
+//!                                        └► housekeeping: garbage, namespaces, old events
 //! ```
 //!
 //! A [`Server`] is cheap to clone and is itself the tower `Service`. A test builds one in memory, prepares it, and
@@ -28,17 +29,23 @@
 
 mod auth;
 mod beside;
+mod body;
+mod collect;
+mod contents;
 mod definition;
 mod delete;
 mod discovery;
 mod encode;
+mod housekeeping;
 mod incoming;
 mod kinds;
 mod kubeconfig;
 mod listen;
 mod openapi;
+mod owners;
 mod pki;
 mod read;
+mod residents;
 mod respond;
 mod rules;
 mod select;

@@ -5,21 +5,23 @@ use std::fmt;
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use concert_api::{Gvk, ObjectKey, Status, decode};
 use concert_store::{OpenError, Options, Store, Window};
 use concert_world::World;
-use http::{HeaderMap, Method, Request, Response, header};
+use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::beside::Parsed;
+use crate::body::{Media, content_type, unsupported_media};
 use crate::delete::{DeleteOptions, Deleted};
+use crate::housekeeping::Housekeeping;
 use crate::kinds::{Kinds, Registry};
 use crate::openapi;
 use crate::respond::{self, Body, Form};
@@ -59,11 +61,24 @@ struct Inner {
     stop: watch::Sender<bool>,
     /// Work that outlives the request that began it.
     background: Mutex<JoinSet<()>>,
+    housekeeping: Housekeeping,
+    /// With what clients verify this server.
+    certificate: OnceLock<Arc<str>>,
 }
 
 impl Inner {
-    fn new(store: Store<Parsed>, registry: Registry, world: World) -> Arc<Self> {
-        Arc::new(Self { store, registry, world, stop: watch::Sender::new(false), background: Mutex::default() })
+    fn new(store: Store<Parsed>, registry: Registry, world: World, housekeeping: Housekeeping) -> Self {
+        let (stop, background) = (watch::Sender::new(false), Mutex::default());
+        Self { store, registry, world, stop, background, housekeeping, certificate: OnceLock::new() }
+    }
+}
+
+/// A server that does not keep the server alive.
+pub(crate) struct WeakServer(Weak<Inner>);
+
+impl WeakServer {
+    pub(crate) fn upgrade(&self) -> Option<Server> {
+        self.0.upgrade().map(Server)
     }
 }
 
@@ -74,7 +89,9 @@ impl Server {
     /// Never: writing to memory does not fail.
     pub async fn in_memory(world: World) -> Self {
         let store = Store::in_memory(&world, Window::default());
-        Self::on(store, world).await.expect("memory does not fail")
+        let server = Self::on(store, world).await.expect("memory does not fail");
+        server.settled().await;
+        server
     }
 
     /// A server on the store in `directory`, opened or made there.
@@ -89,9 +106,10 @@ impl Server {
     async fn on(store: Store<Parsed>, world: World) -> Result<Self, StartError> {
         let registry = Registry::default();
         registry.refresh(&store.snapshot());
-        let server = Self(Inner::new(store, registry, world));
+        let server = Self(Arc::new(Inner::new(store, registry, world, Housekeeping::default())));
         server.prepare().await.map_err(|status| StartError::Prepare(status.message))?;
         server.sweep();
+        server.keep_house();
         Ok(server)
     }
 
@@ -104,7 +122,7 @@ impl Server {
             let mut target = Target::stored(resource, &ObjectKey::cluster(name));
             target.name = None;
             let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).to_string();
-            match self.create(&target, &Query::default(), body.as_bytes()).await {
+            match self.create(&target, &Query::default(), Media::Json, body.as_bytes()).await {
                 Ok(_) => {}
                 Err(status) if status.reason == "AlreadyExists" => {}
                 Err(status) => return Err(status),
@@ -119,7 +137,18 @@ impl Server {
     pub fn fork(&self, world: World) -> Self {
         let store = self.0.store.fork(&world, Window::default());
         let registry = self.0.registry.fork();
-        Self(Inner::new(store, registry, world))
+        let mut inner = Inner::new(store, registry, world, self.0.housekeeping.fork());
+        inner.certificate = self.0.certificate.clone();
+        Self(Arc::new(inner))
+    }
+
+    /// Puts the certificate (PEM) with which clients verify this server into every namespace, now and later, as the
+    /// `ConfigMap` `kube-root-ca.crt`. The first certificate counts.
+    pub fn publish_certificate(&self, pem: &str) {
+        if self.0.certificate.set(pem.into()).is_ok() {
+            let server = self.clone();
+            drop(self.in_background(Box::pin(async move { server.furnish_all().await })));
+        }
     }
 
     /// Identifies this server's store, over restarts.
@@ -137,6 +166,7 @@ impl Server {
     pub fn close(&self) {
         self.stop_watches();
         self.0.background.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+        self.0.housekeeping.stop();
         self.0.store.close();
     }
 
@@ -164,6 +194,18 @@ impl Server {
         async move {
             let _ = ended.await;
         }
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakServer {
+        WeakServer(Arc::downgrade(&self.0))
+    }
+
+    pub(crate) fn housekeeping(&self) -> &Housekeeping {
+        &self.0.housekeeping
+    }
+
+    pub(crate) fn root_certificate(&self) -> Option<&str> {
+        self.0.certificate.get().map(AsRef::as_ref)
     }
 
     pub(crate) fn store(&self) -> &Store<Parsed> {
@@ -234,19 +276,22 @@ impl Server {
         form: Form,
         body: &[u8],
     ) -> Result<Response<Body>, Status> {
+        if method != Method::GET {
+            // A fork's begins with its first write.
+            self.keep_house();
+        }
         match (method, target.name.is_some()) {
             (&Method::GET, false) if query.watch => Ok(respond::stream(self.watch(target, query, form).await?)),
             (&Method::GET, false) => self.list(target, query, form).await,
             (&Method::GET, true) if query.watch => Ok(respond::stream(self.watch(target, query, form).await?)),
             (&Method::GET, true) => Ok(respond::bytes(200, self.get(target, query, form)?)),
             (&Method::POST, false) if !target.resource.namespaced || target.namespace.is_some() => {
-                check_media(headers, BODY_TYPES)?;
-                let written = self.create(target, query, body).await?;
+                let written = self.create(target, query, Media::of(headers)?, body).await?;
                 self.written(target, query, form, written)
             }
             (&Method::PUT, true) => {
-                check_media(headers, BODY_TYPES)?;
-                let written = self.update(target, query, &Change::replace(target, query, body)?).await?;
+                let change = Change::replace(target, query, Media::of(headers)?, body)?;
+                let written = self.update(target, query, &change).await?;
                 self.written(target, query, form, written)
             }
             (&Method::PATCH, true) => {
@@ -255,7 +300,7 @@ impl Server {
                 self.written(target, query, form, written)
             }
             (&Method::DELETE, true) if !target.status => {
-                let options = DeleteOptions::read(body, query)?;
+                let options = DeleteOptions::read(Media::of(headers)?, body, query)?;
                 Ok(match self.delete(target, &options).await? {
                     Deleted::Gone(status) => respond::json(200, &status),
                     Deleted::Marked(object) => respond::bytes(200, object),
@@ -325,7 +370,6 @@ where
     }
 }
 
-const BODY_TYPES: &[&str] = &["application/json"];
 const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json";
 
 async fn read_body<B>(body: B) -> Result<Bytes, Status>
@@ -340,29 +384,12 @@ where
     }
 }
 
-fn media(headers: &HeaderMap) -> &str {
-    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    value.split(';').next().unwrap_or_default().trim()
-}
-
-fn unsupported_media(accepted: &str) -> Status {
-    let message =
-        format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
-    Status::failure(415, "UnsupportedMediaType", message)
-}
-
-/// A body without a type is taken for JSON, as by the real server.
-fn check_media(headers: &HeaderMap, accepted: &[&str]) -> Result<(), Status> {
-    let media = media(headers);
-    if media.is_empty() || accepted.contains(&media) { Ok(()) } else { Err(unsupported_media(&accepted.join(", "))) }
-}
-
 fn read_patch(headers: &HeaderMap, body: &[u8]) -> Result<Change, Status> {
     let patch = || {
         let decoded = decode(body).map(|decoded| decoded.value);
         decoded.map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))
     };
-    match media(headers) {
+    match content_type(headers) {
         "application/json-patch+json" => Ok(Change::JsonPatch(patch()?)),
         "application/merge-patch+json" => Ok(Change::MergePatch(patch()?)),
         _ => Err(unsupported_media(PATCH_TYPES)),

@@ -197,7 +197,9 @@ pub(crate) struct Query {
     pub(crate) include_object: String,
     pub(crate) pretty: bool,
     pub(crate) dry_run: bool,
-    pub(crate) propagation: String,
+    /// `propagationPolicy` and `orphanDependents`: what a delete without a body asks for.
+    pub(crate) propagation: Option<String>,
+    pub(crate) orphan_dependents: Option<bool>,
 }
 
 impl Query {
@@ -223,7 +225,8 @@ impl Query {
                 "includeObject" => parsed.include_object = value.into_owned(),
                 "pretty" => parsed.pretty = is_true(&value),
                 "dryRun" => parsed.dry_run = dry_run(method, &value)?,
-                "propagationPolicy" => parsed.propagation = value.into_owned(),
+                "propagationPolicy" => parsed.propagation = Some(value.into_owned()),
+                "orphanDependents" => parsed.orphan_dependents = Some(!matches!(&*value, "false" | "0")),
                 _ => {}
             }
         }
