@@ -59,6 +59,7 @@ impl Server {
     /// POST.
     pub(crate) async fn create(&self, target: &Target, query: &Query, body: &[u8]) -> Result<Written, Status> {
         let Incoming { value: sent, warnings } = incoming::read(target, body, query.field_validation)?;
+        self.check_escalation(target, query, &sent, None)?;
         for attempt in 1.. {
             let mut object = sent.clone();
             rules::prepare_new(target, &mut object, self.now(), &self.world().random)?;
@@ -170,6 +171,7 @@ impl Server {
     ) -> Result<Update, Status> {
         let Incoming { value: sent, warnings } = changed(target, query, change, old)?;
         rules::check_name(target, &sent)?;
+        self.check_escalation(target, query, &sent, Some(old))?;
         let conditional = check_revision(target, &sent, entry, change)?;
         check_uid(target, &sent, old, change)?;
         let mut object = merged(target, &sent, old);
@@ -231,13 +233,14 @@ impl Server {
         Ok(guards)
     }
 
-    /// Writes, and renews the kinds if a definition was written.
+    /// Writes, and renews what is made from what was written: kinds from definitions, roles from roles.
     pub(crate) async fn write(&self, write: Write) -> Result<Arc<Stored>, WriteError> {
-        let is_definition = write.key.resource == kinds::definitions();
+        let resource = write.key.resource.clone();
         let written = self.store().write(write).await;
-        if is_definition {
+        if resource == kinds::definitions() {
             self.refresh_kinds();
         }
+        self.after_role_write(&resource);
         written
     }
 
