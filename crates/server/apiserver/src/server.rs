@@ -12,18 +12,22 @@ use bytes::Bytes;
 use concert_api::{Gvk, ObjectKey, Status, decode};
 use concert_store::{OpenError, Options, Store, Window};
 use concert_world::World;
+use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::access::Access;
+use crate::auth::User;
 use crate::beside::Parsed;
 use crate::body::{Media, content_type, unsupported_media};
 use crate::delete::{DeleteOptions, Deleted};
 use crate::housekeeping::Housekeeping;
 use crate::kinds::{Kinds, Registry};
 use crate::openapi;
+use crate::protobuf;
 use crate::respond::{self, Body, Form};
 use crate::target::{Query, Route, Target, route};
 use crate::write::{Change, Written};
@@ -50,7 +54,7 @@ pub enum StartError {
 }
 
 /// A Kubernetes API server. Cheap to clone; clones are the same server. It is a tower `Service`: requests that reach
-/// it are taken to be authenticated.
+/// it are taken to be authenticated: as the [`User`](crate::User) in their extensions, or as this process itself.
 #[derive(Clone)]
 pub struct Server(Arc<Inner>);
 
@@ -58,6 +62,7 @@ struct Inner {
     store: Store<Parsed>,
     registry: Registry,
     world: World,
+    access: Access,
     stop: watch::Sender<bool>,
     /// Work that outlives the request that began it.
     background: Mutex<JoinSet<()>>,
@@ -67,9 +72,9 @@ struct Inner {
 }
 
 impl Inner {
-    fn new(store: Store<Parsed>, registry: Registry, world: World, housekeeping: Housekeeping) -> Self {
+    fn new(store: Store<Parsed>, registry: Registry, access: Access, world: World, housekeeping: Housekeeping) -> Self {
         let (stop, background) = (watch::Sender::new(false), Mutex::default());
-        Self { store, registry, world, stop, background, housekeeping, certificate: OnceLock::new() }
+        Self { store, registry, access, world, stop, background, housekeeping, certificate: OnceLock::new() }
     }
 }
 
@@ -106,7 +111,8 @@ impl Server {
     async fn on(store: Store<Parsed>, world: World) -> Result<Self, StartError> {
         let registry = Registry::default();
         registry.refresh(&store.snapshot());
-        let server = Self(Arc::new(Inner::new(store, registry, world, Housekeeping::default())));
+        let inner = Inner::new(store, registry, Access::default(), world, Housekeeping::default());
+        let server = Self(Arc::new(inner));
         server.prepare().await.map_err(|status| StartError::Prepare(status.message))?;
         server.sweep();
         server.keep_house();
@@ -137,7 +143,7 @@ impl Server {
     pub fn fork(&self, world: World) -> Self {
         let store = self.0.store.fork(&world, Window::default());
         let registry = self.0.registry.fork();
-        let mut inner = Inner::new(store, registry, world, self.0.housekeeping.fork());
+        let mut inner = Inner::new(store, registry, self.0.access.fork(), world, self.0.housekeeping.fork());
         inner.certificate = self.0.certificate.clone();
         Self(Arc::new(inner))
     }
@@ -212,6 +218,10 @@ impl Server {
         &self.0.store
     }
 
+    pub(crate) fn access(&self) -> &Access {
+        &self.0.access
+    }
+
     pub(crate) fn world(&self) -> &World {
         &self.0.world
     }
@@ -234,7 +244,11 @@ impl Server {
         B: http_body::Body<Data: Send> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let caller = match self.admit(&parts) {
+            Ok((caller, _)) => caller,
+            Err(status) => return respond::failure(&status),
+        };
         let Some(route) = route(parts.uri.path()) else { return respond::nowhere() };
         let form = match respond::negotiate(&parts.headers) {
             Ok(form) => form,
@@ -251,11 +265,16 @@ impl Server {
             Route::Discovery(segments) => self.discovery(&segments, form),
             Route::OpenApi(document) => self.openapi(document),
             Route::Resource(path) => {
+                if let Some(account) = path.token_of() {
+                    return self.answer_token(&account, parts, caller, body).await;
+                }
                 let found = Target::find(&self.kinds(), &path).or_else(|| Target::find(&self.refresh_kinds(), &path));
                 let Some(target) = found else { return respond::nowhere() };
                 let answer = async {
                     let query = Query::parse(&parts.method, parts.uri.query().unwrap_or_default())?;
+                    let query = Query { caller, ..query };
                     let body = read_body(body).await?;
+                    let body = protobuf::translated(&mut parts.headers, &target, body)?;
                     self.resource(&parts.method, &parts.headers, &target, &query, form, &body).await
                 };
                 let mut response = answer.await.unwrap_or_else(|status| respond::failure(&status));
@@ -265,6 +284,35 @@ impl Server {
                 response
             }
         }
+    }
+
+    /// Answers a request for a token of a service account.
+    async fn answer_token<B>(
+        &self,
+        account: &ObjectKey,
+        mut parts: Parts,
+        caller: Option<Arc<User>>,
+        body: B,
+    ) -> Response<Body>
+    where
+        B: http_body::Body<Data: Send> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let answer = async {
+            let query = Query::parse(&parts.method, parts.uri.query().unwrap_or_default())?;
+            let query = Query { caller, ..query };
+            if parts.method != Method::POST {
+                return Err(Status::method_not_allowed());
+            }
+            let body = read_body(body).await?;
+            let expected = ("authentication.k8s.io/v1", "TokenRequest");
+            let body = protobuf::json(&mut parts.headers, expected, body)?;
+            let written = self.request_token(account, &query, Media::of(&parts.headers)?, &body)?;
+            let mut response = respond::bytes(written.code, written.object);
+            respond::warn(&mut response, &written.warnings);
+            Ok(response)
+        };
+        answer.await.unwrap_or_else(|status| respond::failure(&status))
     }
 
     async fn resource(
@@ -279,6 +327,16 @@ impl Server {
         if method != Method::GET {
             // A fork's begins with its first write.
             self.keep_house();
+        }
+        if target.resource.is_answered() {
+            return match (method, &target.name) {
+                (_, Some(_)) => Err(Status::no_such_resource()),
+                (&Method::POST, None) => {
+                    let written = self.review(target, query, Media::of(headers)?, body)?;
+                    self.written(target, query, form, written)
+                }
+                _ => Err(Status::method_not_allowed()),
+            };
         }
         match (method, target.name.is_some()) {
             (&Method::GET, false) if query.watch => Ok(respond::stream(self.watch(target, query, form).await?)),

@@ -8,6 +8,7 @@ use concert_store::Key;
 use http::Method;
 use serde_json::Value;
 
+use crate::auth::User;
 use crate::kinds::{Kinds, Resource, Version};
 
 /// Where the whole store can be had as one file, while the server runs.
@@ -41,6 +42,16 @@ pub(crate) struct Path<'a> {
     pub(crate) namespace: Option<Cow<'a, str>>,
     pub(crate) name: Option<Cow<'a, str>>,
     pub(crate) subresource: Option<&'a str>,
+}
+
+impl Path<'_> {
+    /// The service account whose token is asked for.
+    pub(crate) fn token_of(&self) -> Option<ObjectKey> {
+        let is_token = (self.group, self.version, self.resource) == ("", "v1", "serviceaccounts")
+            && self.subresource == Some("token");
+        let (namespace, name) = (self.namespace.as_deref()?, self.name.as_deref()?);
+        is_token.then(|| ObjectKey::new(namespace, name))
+    }
 }
 
 /// Reads a path; `None` leads nowhere.
@@ -180,9 +191,11 @@ pub(crate) enum FieldValidation {
     Strict,
 }
 
-/// The query of a request.
+/// The query of a request, and who asks.
 #[derive(Debug, Default)]
 pub(crate) struct Query {
+    /// `None`: this process itself.
+    pub(crate) caller: Option<Arc<User>>,
     pub(crate) labels: LabelSelector,
     pub(crate) fields: FieldSelector,
     pub(crate) watch: bool,

@@ -69,6 +69,7 @@ impl Server {
         let Incoming { value: mut sent, mut warnings } = incoming::read(target, media, body, query.field_validation)?;
         warnings.extend(owners::deduplicate(&mut sent, Stage::Sent));
         warnings.extend(owners::finalizer_warnings(target, &sent, None));
+        self.check_escalation(target, query, &sent, None)?;
         for attempt in 1.. {
             let mut object = sent.clone();
             rules::prepare_new(target, &mut object, self.now(), &self.world().random)?;
@@ -184,6 +185,7 @@ impl Server {
         warnings.extend(owners::deduplicate(&mut sent, stage));
         warnings.extend(owners::finalizer_warnings(target, &sent, Some(old)));
         rules::check_name(target, &sent)?;
+        self.check_escalation(target, query, &sent, Some(old))?;
         let conditional = check_revision(target, &sent, entry, change)?;
         check_uid(target, &sent, old, change)?;
         let mut object = merged(target, &sent, old);
@@ -245,13 +247,14 @@ impl Server {
         Ok(guards)
     }
 
-    /// Writes, and renews the kinds if a definition was written.
+    /// Writes, and renews what is made from what was written: kinds from definitions, roles from roles.
     pub(crate) async fn write(&self, write: Write) -> Result<Arc<Stored>, WriteError> {
-        let is_definition = write.key.resource == kinds::definitions();
+        let resource = write.key.resource.clone();
         let written = self.store().write(write).await;
-        if is_definition {
+        if resource == kinds::definitions() {
             self.refresh_kinds();
         }
+        self.after_role_write(&resource);
         written
     }
 
