@@ -34,6 +34,7 @@
 //! - `control_plane`: the two servers behind one face
 //! - `actor`: providers and reconcilers that are killed and started again
 //! - `api`: plain requests, for tests that need many
+//! - [`history`]: whether what many clients saw could have happened in order; pure
 //! - `kubectl`, `process`, `patience`, `dice`, `scratch`: what tests are written with
 //! - `reaper`: nothing outlives the test run, even one that was killed
 
@@ -42,6 +43,7 @@ mod api;
 mod control_plane;
 mod dice;
 pub mod environment;
+pub mod history;
 mod kubectl;
 mod patience;
 mod process;
