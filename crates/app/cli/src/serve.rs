@@ -29,9 +29,13 @@ pub(crate) struct ServeArgs {
     /// Where the administrator's kubeconfig is written [default: DIR/kubeconfig]
     #[arg(long, value_name = "FILE")]
     pub(crate) write_kubeconfig: Option<PathBuf>,
-    /// What an acknowledged write survives: sync (power loss), interval=MS (a crash), none (a clean stop)
+    /// What an acknowledged write survives: sync (everything), interval=MS (a crash or power loss MS later), none (a
+    /// clean stop)
     #[arg(long, value_name = "sync|interval=MS|none", default_value = "sync", value_parser = durability)]
     pub(crate) durability: Durability,
+    /// Bytes that all objects together may have (256Mi, 2Gi…); over it, nothing new is taken
+    #[arg(long, value_name = "BYTES", default_value = "2Gi", value_parser = quantity)]
+    pub(crate) quota: u64,
     /// Serve with this certificate (PEM, the server's own first) [default: one of our own authority]
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
@@ -64,6 +68,21 @@ fn durability(text: &str) -> Result<Durability, String> {
         },
         _ => Err("use sync, interval=MS or none".to_owned()),
     }
+}
+
+/// A number of bytes: 1000, 64Ki, 256Mi, 2Gi.
+fn quantity(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let shift = match &text[digits.len()..] {
+        "" => 0,
+        "Ki" => 10,
+        "Mi" => 20,
+        "Gi" => 30,
+        "Ti" => 40,
+        unit => return Err(format!("{unit:?} is not a unit of bytes: use Ki, Mi, Gi or Ti")),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("{text:?} is not a number of bytes, such as 256Mi"))?;
+    number.checked_shl(shift).filter(|bytes| bytes >> shift == number).ok_or_else(|| format!("{text:?} is too much"))
 }
 
 fn authorization(text: &str) -> Result<Authorization, String> {
@@ -107,12 +126,14 @@ impl ControlPlane {
         let (server, pki) = match &data {
             None => (Server::in_memory(world.clone()).await, Pki::ephemeral(world).map_err(Failure::running)?),
             Some(directory) => {
-                let options = Options { durability: args.durability, window: Window::default() };
+                let options =
+                    Options { durability: args.durability, window: Window::default(), quota: Some(args.quota) };
                 let server = Server::open(directory, options, world.clone()).await.map_err(cannot_open)?;
                 let pki = Pki::load_or_create(&directory.join("pki"), world).map_err(Failure::unusable)?;
                 (server, pki)
             }
         };
+        server.publish_certificate(pki.authority());
         let pki = with_files(pki, args, world)?;
         let local = args.listen.ip().is_loopback();
         let default = if local { Authorization::AlwaysAllow } else { Authorization::Rbac };
@@ -143,7 +164,10 @@ impl ControlPlane {
         }
         // Closing waits for the store's thread, which writes to the disk.
         tokio::task::block_in_place(|| server.close());
-        Ok(())
+        match server.failure() {
+            Some(reason) => Err(Failure::store(anyhow!("the store has failed: {reason}"))),
+            None => Ok(()),
+        }
     }
 }
 

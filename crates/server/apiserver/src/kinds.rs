@@ -57,6 +57,11 @@ impl Resource {
         self.builtin.is_none()
     }
 
+    /// Whether its objects can own others, and may be held for their sake when they are deleted. Events cannot.
+    pub(crate) fn collects(&self) -> bool {
+        self.is_custom() || self.kind != "Event"
+    }
+
     pub(crate) fn version(&self, name: &str) -> Option<&Version> {
         self.versions.iter().find(|version| version.served && version.gvk.version == name)
     }
@@ -163,6 +168,12 @@ pub(crate) struct Kinds {
 impl Kinds {
     pub(crate) fn get(&self, group: &str, resource: &str) -> Option<&Arc<Resource>> {
         self.resources.get(&GroupResource::new(group, resource))
+    }
+
+    /// The resource that serves this apiVersion and kind.
+    pub(crate) fn of_kind(&self, gvk: &Gvk) -> Option<&Arc<Resource>> {
+        let serves = |one: &&Arc<Resource>| one.version(&gvk.version).is_some_and(|version| version.gvk == *gvk);
+        self.resources.values().find(serves)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {

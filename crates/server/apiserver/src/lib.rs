@@ -6,6 +6,7 @@
 //!        route ─► discovery · openapi · version · health
 //!              └► one generic handler for every kind, driven by schema data (kinds)
 //!                    read · watch ◄── store ◄── write · delete
+//!                                        └► housekeeping: garbage, namespaces, old events
 //! ```
 //!
 //! A [`Server`] is cheap to clone and is itself the tower `Service`. A test builds one in memory, prepares it, and
@@ -29,19 +30,25 @@
 mod access;
 mod auth;
 mod beside;
+mod body;
+mod collect;
+mod contents;
 mod definition;
 mod delete;
 mod discovery;
 mod encode;
+mod housekeeping;
 mod incoming;
 mod kinds;
 mod kubeconfig;
 mod limits;
 mod listen;
 mod openapi;
+mod owners;
 mod pki;
 mod protobuf;
 mod read;
+mod residents;
 mod respond;
 mod review;
 mod rules;
@@ -55,6 +62,7 @@ mod write;
 pub use access::Authorization;
 pub use auth::tokens::{TokenFile, TokenFileError};
 pub use auth::{Token, User};
+pub use concert_store as store;
 pub use concert_store::{Durability, OpenError, Options, Window};
 pub use kubeconfig::Kubeconfig;
 pub use limits::Limits;
@@ -62,3 +70,4 @@ pub use listen::{ConnectionLimits, ListenError, Listener};
 pub use pki::{ClientCertificate, Pki, PkiError, ServingError};
 pub use respond::Body;
 pub use server::{Server, StartError};
+pub use target::BACKUP_PATH;

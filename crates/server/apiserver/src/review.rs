@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::Server;
 use crate::access::{Action, Authorization, BadToken, Named, On, Rule, Verdict};
 use crate::auth::{User, service_account};
+use crate::body::Media;
 use crate::incoming::{self, Incoming};
 use crate::target::{Query, Target};
 use crate::write::Written;
@@ -18,8 +19,8 @@ const EXACTLY_ONE: &str = "exactly one of nonResourceAttributes or resourceAttri
 
 impl Server {
     /// Answers a question.
-    pub(crate) fn review(&self, target: &Target, query: &Query, body: &[u8]) -> Result<Written, Status> {
-        let Incoming { value, warnings } = incoming::read(target, body, query.field_validation)?;
+    pub(crate) fn review(&self, target: &Target, query: &Query, media: Media, body: &[u8]) -> Result<Written, Status> {
+        let Incoming { value, warnings } = incoming::read(target, media, body, query.field_validation)?;
         let own = query.caller.as_deref().cloned().unwrap_or_else(User::administrator);
         let spec = &value["spec"];
         let answer = match target.resource.kind.as_str() {

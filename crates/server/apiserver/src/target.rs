@@ -11,6 +11,9 @@ use serde_json::Value;
 use crate::auth::User;
 use crate::kinds::{Kinds, Resource, Version};
 
+/// Where the whole store can be had as one file, while the server runs.
+pub const BACKUP_PATH: &str = "/concert/backup";
+
 /// Where a path leads.
 #[derive(Debug)]
 pub(crate) enum Route<'a> {
@@ -24,6 +27,8 @@ pub(crate) enum Route<'a> {
     Version,
     /// `/healthz`, `/livez`, `/readyz`.
     Health,
+    /// [`BACKUP_PATH`].
+    Backup,
     /// A resource, a namespace's resources, or one object.
     Resource(Path<'a>),
 }
@@ -54,6 +59,7 @@ pub(crate) fn route(path: &str) -> Option<Route<'_>> {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     match segments.as_slice() {
         ["version"] => Some(Route::Version),
+        ["concert", "backup"] => Some(Route::Backup),
         ["healthz" | "livez" | "readyz", ..] => Some(Route::Health),
         ["openapi", "v2"] => Some(Route::OpenApiV2),
         ["openapi", "v3"] => Some(Route::OpenApi(None)),
@@ -204,7 +210,9 @@ pub(crate) struct Query {
     pub(crate) include_object: String,
     pub(crate) pretty: bool,
     pub(crate) dry_run: bool,
-    pub(crate) propagation: String,
+    /// `propagationPolicy` and `orphanDependents`: what a delete without a body asks for.
+    pub(crate) propagation: Option<String>,
+    pub(crate) orphan_dependents: Option<bool>,
 }
 
 impl Query {
@@ -230,7 +238,8 @@ impl Query {
                 "includeObject" => parsed.include_object = value.into_owned(),
                 "pretty" => parsed.pretty = is_true(&value),
                 "dryRun" => parsed.dry_run = dry_run(method, &value)?,
-                "propagationPolicy" => parsed.propagation = value.into_owned(),
+                "propagationPolicy" => parsed.propagation = Some(value.into_owned()),
+                "orphanDependents" => parsed.orphan_dependents = Some(!matches!(&*value, "false" | "0")),
                 _ => {}
             }
         }

@@ -51,7 +51,14 @@ impl Action {
         let path = match route(uri.path()) {
             Some(Route::Resource(path)) => path,
             // Each of these has its policy here: rules of `nonResourceURLs`.
-            Some(Route::Discovery(_) | Route::OpenApi(_) | Route::OpenApiV2 | Route::Version | Route::Health)
+            Some(
+                Route::Discovery(_)
+                | Route::OpenApi(_)
+                | Route::OpenApiV2
+                | Route::Version
+                | Route::Health
+                | Route::Backup,
+            )
             | None => {
                 let on = On::Path(uri.path().to_owned());
                 return Self { verb: method.as_str().to_ascii_lowercase(), on };

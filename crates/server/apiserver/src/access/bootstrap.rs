@@ -6,6 +6,7 @@ use concert_api::{ObjectKey, Status, meta};
 use serde_json::Value;
 
 use crate::Server;
+use crate::body::Media;
 use crate::target::{Query, Target};
 
 /// Asked of kube-apiserver v1.37.1.
@@ -22,7 +23,7 @@ impl Server {
             let resource = kinds.get(super::GROUP, &plural).ok_or_else(|| Status::internal(&plural))?;
             let mut target = Target::stored(resource, &ObjectKey::cluster(meta::text(object, "name")));
             target.name = None;
-            match self.create(&target, &Query::default(), object.to_string().as_bytes()).await {
+            match self.create(&target, &Query::default(), Media::Json, object.to_string().as_bytes()).await {
                 Err(status) if status.reason != "AlreadyExists" => return Err(status),
                 Ok(_) | Err(_) => {}
             }

@@ -12,6 +12,7 @@ use super::texts;
 use crate::Server;
 use crate::access::Identity;
 use crate::auth::service_account::{Claims, ISSUER, Signer};
+use crate::body::Media;
 use crate::incoming::{self, Incoming};
 use crate::kinds::Resource;
 use crate::target::{Query, Target};
@@ -26,9 +27,15 @@ static RESOURCE: LazyLock<Arc<Resource>> = LazyLock::new(|| Arc::new(Resource::f
 
 impl Server {
     /// POST to the `token` of a service account.
-    pub(crate) fn request_token(&self, account: &ObjectKey, query: &Query, body: &[u8]) -> Result<Written, Status> {
+    pub(crate) fn request_token(
+        &self,
+        account: &ObjectKey,
+        query: &Query,
+        media: Media,
+        body: &[u8],
+    ) -> Result<Written, Status> {
         let target = Target::stored(&RESOURCE, account);
-        let Incoming { value, warnings } = incoming::read(&target, body, query.field_validation)?;
+        let Incoming { value, warnings } = incoming::read(&target, media, body, query.field_validation)?;
         let uid = self.account_uid(account)?;
         let spec = checked(&value, account)?;
         let issued = self.now().unix_seconds();
