@@ -7,6 +7,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use concert_api::{Gvk, ObjectKey, Status, decode};
@@ -34,6 +35,8 @@ use crate::write::{Change, Written};
 
 /// Larger request bodies are refused, as by the real server.
 const BODY_LIMIT: usize = 3 << 20;
+/// A body that takes longer than any request may.
+const BODY_TIME: Duration = Duration::from_secs(60);
 /// The Kubernetes version whose API this is.
 const VERSION: (&str, &str, &str) = ("1", "37", "v1.37.1");
 /// Namespaces that are always there.
@@ -244,11 +247,22 @@ impl Server {
         B: http_body::Body<Data: Send> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let (mut parts, body) = request.into_parts();
-        let caller = match self.admit(&parts) {
-            Ok((caller, _)) => caller,
-            Err(status) => return respond::failure(&status),
-        };
+        let (parts, body) = request.into_parts();
+        match self.admit(&parts) {
+            Ok(mut admitted) => {
+                let caller = admitted.caller.take();
+                admitted.holds(self.answer_admitted(parts, caller, body).await)
+            }
+            Err(refusal) => *refusal,
+        }
+    }
+
+    /// Answers a request that was let in.
+    async fn answer_admitted<B>(&self, mut parts: Parts, caller: Option<Arc<User>>, body: B) -> Response<Body>
+    where
+        B: http_body::Body<Data: Send> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         let Some(route) = route(parts.uri.path()) else { return respond::nowhere() };
         let form = match respond::negotiate(&parts.headers) {
             Ok(form) => form,
@@ -435,7 +449,11 @@ where
     B: http_body::Body<Data: Send> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    match Limited::new(body, BODY_LIMIT).collect().await {
+    let Ok(read) = tokio::time::timeout(BODY_TIME, Limited::new(body, BODY_LIMIT).collect()).await else {
+        let message = format!("Timeout: the request body did not arrive within {} seconds", BODY_TIME.as_secs());
+        return Err(Status::failure(504, "Timeout", message));
+    };
+    match read {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(Status::too_large(BODY_LIMIT)),
         Err(error) => Err(Status::bad_request(format!("cannot read the request body: {error}"))),
