@@ -48,10 +48,12 @@ mod read;
 mod residents;
 mod respond;
 mod rules;
+mod scale;
 mod select;
 mod server;
 mod table;
 mod target;
+mod terminating;
 mod watch;
 mod write;
 
