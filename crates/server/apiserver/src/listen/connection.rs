@@ -153,7 +153,7 @@ mod tests {
 
     /// One path for every sort of route. A new sort does not compile before it is here, and the test fails before it
     /// has a path.
-    const SORTS: usize = 7;
+    const SORTS: usize = 8;
 
     fn sort(path: &str) -> usize {
         match route(path) {
@@ -163,7 +163,8 @@ mod tests {
             Some(Route::Version) => 3,
             Some(Route::Health) => 4,
             Some(Route::Resource(_)) => 5,
-            None => 6,
+            Some(Route::Backup) => 6,
+            None => 7,
         }
     }
 
@@ -182,6 +183,7 @@ mod tests {
             "/livez",
             "/readyz",
             "/readyz/ping",
+            crate::BACKUP_PATH,
             "/foo",
         ];
         let mut paths: Vec<String> = fixed.iter().map(ToString::to_string).collect();
