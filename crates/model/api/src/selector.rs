@@ -39,15 +39,24 @@ impl LabelSelector {
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut tokens = Tokens { rest: text };
         let mut requirements = Vec::new();
-        if tokens.peek().is_empty() {
-            return Ok(Self(requirements));
+        match tokens.peek() {
+            "" => return Ok(Self(requirements)),
+            first if first != "!" && is_operator(first) => {
+                return Err(out_of_place(first, "!, identifier, or 'end of string'"));
+            }
+            _ => {}
         }
         loop {
             requirements.push(requirement(&mut tokens)?);
             match tokens.next() {
                 "" => return Ok(Self(requirements)),
-                "," if !tokens.peek().is_empty() => {}
-                found => return Err(unexpected(found, "',' or 'end of string'")),
+                "," => match tokens.peek() {
+                    next if next.is_empty() || (next != "!" && is_operator(next)) => {
+                        return Err(out_of_place(next, "identifier after ','"));
+                    }
+                    _ => {}
+                },
+                found => return Err(out_of_place(found, "',' or 'end of string'")),
             }
         }
     }
@@ -76,6 +85,12 @@ impl LabelSelector {
     }
 }
 
+/// Something between requirements.
+fn out_of_place(found: &str, expected: &str) -> SelectorError {
+    SelectorError(format!("found '{found}', expected: {expected}"))
+}
+
+/// Something within a requirement.
 fn unexpected(found: &str, expected: &str) -> SelectorError {
     SelectorError(format!("unable to parse requirement: found '{found}', expected: {expected}"))
 }
@@ -88,6 +103,7 @@ fn requirement(tokens: &mut Tokens<'_>) -> Result<(String, Test), SelectorError>
         return Err(unexpected(key, "identifier"));
     }
     if let Some(fault) = names::qualified_faults(key).first() {
+        let fault = fault.replace("a qualified name must", "a valid label key must");
         return Err(SelectorError(format!("unable to parse requirement: <nil>: Invalid value: {key:?}: {fault}")));
     }
     if negated {
@@ -97,23 +113,23 @@ fn requirement(tokens: &mut Tokens<'_>) -> Result<(String, Test), SelectorError>
         "" | "," => Test::Exists,
         "in" | "notin" => {
             let is_in = tokens.next() == "in";
-            let values = value_list(tokens)?;
+            let values = value_list(tokens, key)?;
             if is_in { Test::In(values) } else { Test::NotIn(values) }
         }
         "=" | "==" => {
             tokens.next();
-            Test::In(vec![one_value(tokens)?])
+            Test::In(vec![checked_value(one_value(tokens)?, key)?])
         }
         "!=" => {
             tokens.next();
-            Test::NotIn(vec![one_value(tokens)?])
+            Test::NotIn(vec![checked_value(one_value(tokens)?, key)?])
         }
         ">" | "<" => {
             let greater = tokens.next() == ">";
             let value = one_value(tokens)?;
             let bound = value.parse().map_err(|_| {
                 SelectorError(format!(
-                    "unable to parse requirement: values[0][{key}]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
+                    "unable to parse requirement: values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
                 ))
             })?;
             if greater { Test::Greater(bound) } else { Test::Less(bound) }
@@ -123,23 +139,25 @@ fn requirement(tokens: &mut Tokens<'_>) -> Result<(String, Test), SelectorError>
     Ok((key.to_owned(), test))
 }
 
-fn one_value(tokens: &mut Tokens<'_>) -> Result<String, SelectorError> {
+fn one_value<'a>(tokens: &mut Tokens<'a>) -> Result<&'a str, SelectorError> {
     match tokens.peek() {
-        "" | "," => Ok(String::new()),
-        _ => checked_value(tokens.next()),
+        "" | "," => Ok(""),
+        operator if is_operator(operator) => Err(unexpected(operator, "identifier")),
+        _ => Ok(tokens.next()),
     }
 }
 
-fn value_list(tokens: &mut Tokens<'_>) -> Result<Vec<String>, SelectorError> {
+fn value_list(tokens: &mut Tokens<'_>, key: &str) -> Result<Vec<String>, SelectorError> {
     let open = tokens.next();
     if open != "(" {
-        return Err(unexpected(open, "'('"));
+        // The real server has no comma here.
+        return Err(SelectorError(format!("unable to parse requirement: found '{open}' expected: '('")));
     }
     let mut values = Vec::new();
     loop {
         match tokens.peek() {
             "," | ")" => values.push(String::new()),
-            _ => values.push(checked_value(tokens.next())?),
+            _ => values.push(checked_value(tokens.next(), key)?),
         }
         match tokens.next() {
             "," => {}
@@ -149,12 +167,12 @@ fn value_list(tokens: &mut Tokens<'_>) -> Result<Vec<String>, SelectorError> {
     }
 }
 
-fn checked_value(value: &str) -> Result<String, SelectorError> {
+fn checked_value(value: &str, key: &str) -> Result<String, SelectorError> {
     match names::label_value_faults(value).first() {
         None => Ok(value.to_owned()),
-        Some(fault) => {
-            Err(SelectorError(format!("unable to parse requirement: values[0]: Invalid value: {value:?}: {fault}")))
-        }
+        Some(fault) => Err(SelectorError(format!(
+            "unable to parse requirement: values[0][{key}]: Invalid value: {value:?}: {fault}"
+        ))),
     }
 }
 
@@ -274,7 +292,10 @@ fn unescape(value: &str) -> Result<String, SelectorError> {
                 }
             },
             (',' | '=', false) => {
-                return Err(SelectorError(format!("invalid field selector: unescaped character in value: {c}")));
+                return Err(SelectorError(format!(
+                    "invalid field selector: unescaped character in value: {}",
+                    u32::from(c)
+                )));
             }
             (c, false) => out.push(c),
         }

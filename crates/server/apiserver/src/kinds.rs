@@ -48,6 +48,8 @@ pub(crate) struct Version {
     /// The schema of a custom resource as it was written, for OpenAPI.
     pub(crate) openapi: Value,
     pub(crate) columns: Vec<Column>,
+    /// Fields that objects can be selected by, as `spec.color`.
+    pub(crate) selectable: Vec<String>,
     /// Warns those who use it.
     pub(crate) deprecated: Option<String>,
 }
@@ -75,6 +77,7 @@ impl Resource {
             schema: builtin.schema.clone(),
             openapi: Value::Null,
             columns: builtin.columns.clone(),
+            selectable: Vec::new(),
             deprecated: None,
         };
         let texts = |list: &[&str]| list.iter().map(ToString::to_string).collect();
@@ -106,6 +109,7 @@ impl Resource {
             schema: version.schema,
             openapi: version.openapi,
             columns: version.columns,
+            selectable: version.selectable.iter().map(|path| path.text().trim_start_matches('.').to_owned()).collect(),
             deprecated: version.deprecation_warning,
         });
         let id = GroupResource::new(group.as_str(), definition.names.plural);

@@ -32,17 +32,26 @@ pub(crate) struct Page {
     remaining: Option<usize>,
 }
 
-/// What a continue token says: the revision of the first page and the last key of the page before.
+/// What a continue token says, as the real server's does: the revision of the first page, and where to go on, below
+/// what is listed.
 #[derive(Serialize, Deserialize)]
+#[serde(default)]
+#[derive(Default)]
 struct Token {
     v: String,
     rv: u64,
     start: String,
 }
 
+/// The version of continue tokens.
+const TOKEN: &str = "meta.k8s.io/v1";
+
 impl Server {
     /// GET of one object.
-    pub(crate) fn get(&self, target: &Target, query: &Query, form: Form) -> Result<Bytes, Status> {
+    pub(crate) async fn get(&self, target: &Target, query: &Query, form: Form) -> Result<Bytes, Status> {
+        if let Some(asked) = revision("resourceVersion", &query.resource_version)? {
+            self.wait_for(asked).await?;
+        }
         let name = target.name.as_deref().unwrap_or_default();
         let snapshot = self.store().snapshot();
         let Some(entry) = snapshot.get(&target.key(name)) else {
@@ -73,7 +82,7 @@ impl Server {
     /// Finds the objects of a list at one revision.
     pub(crate) async fn page(&self, target: &Target, query: &Query) -> Result<Page, Status> {
         let selection = Selection::of(target, query)?;
-        let (snapshot, after) = self.listed_state(query).await?;
+        let (snapshot, after) = self.listed_state(target, query).await?;
         let namespace = selection.namespace.as_deref();
         let limit = if query.limit == 0 || query.resource_version == "0" { usize::MAX } else { query.limit };
         let mut entries = Vec::new();
@@ -86,10 +95,10 @@ impl Server {
                 last = Some(key.clone());
             }
         }
-        let rest = if entries.len() == limit { objects.count() } else { 0 };
+        let rest = if entries.len() == limit && !selection.is_single() { objects.count() } else { 0 };
         let revision = snapshot.revision();
         let continue_token = match last {
-            Some(last) if rest > 0 => write_token(revision, &last),
+            Some(last) if rest > 0 => write_token(target, revision, &last),
             _ => String::new(),
         };
         let remaining = (rest > 0 && !selection.is_narrowed()).then_some(rest);
@@ -97,7 +106,11 @@ impl Server {
     }
 
     /// The state that a list reads, and the key after which it goes on.
-    async fn listed_state(&self, query: &Query) -> Result<(Snapshot<Parsed>, Option<ObjectKey>), Status> {
+    async fn listed_state(
+        &self,
+        target: &Target,
+        query: &Query,
+    ) -> Result<(Snapshot<Parsed>, Option<ObjectKey>), Status> {
         if query.initial_events.is_some() {
             let error =
                 concert_api::FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
@@ -105,7 +118,10 @@ impl Server {
         }
         check_version_match(query)?;
         if !query.continue_token.is_empty() {
-            let (revision, start) = read_token(&query.continue_token)?;
+            if !matches!(query.resource_version.as_str(), "" | "0") {
+                return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+            }
+            let (revision, start) = read_token(target, &query.continue_token)?;
             let snapshot = self.store().snapshot_at(revision).map_err(|error| match error {
                 RevisionError::Compacted { .. } => Status::expired(EXPIRED_TOKEN),
                 RevisionError::Future { .. } => Status::bad_request("continue token is from the future"),
@@ -154,6 +170,8 @@ impl Server {
             return Ok(table::table(target, query, &objects, &page.metadata(), self.now()));
         }
         let items: Vec<Value> = objects.iter().map(table::metadata_only).collect();
+        // No list, where the real server has none.
+        let items = if items.is_empty() { Value::Null } else { items.into() };
         Ok(json!({
             "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
             "metadata": page.metadata(), "items": items,
@@ -178,11 +196,15 @@ impl Page {
     /// The page as a list of whole objects, piece by piece: the stored bytes, never one buffer.
     pub(crate) fn pieces(self, target: &Target) -> impl Stream<Item = Bytes> + Send + 'static {
         let version = target.version();
+        let mut metadata = self.metadata();
+        if target.resource.is_custom() && self.continue_token.is_empty() {
+            // Only lists of custom resources say that nothing follows.
+            metadata["continue"] = "".into();
+        }
         let head = format!(
-            "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{},\"items\":[",
+            "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[",
             target.resource.list_kind,
             version.gvk.api_version(),
-            self.metadata()
         );
         let target = target.clone();
         let state = (Some(head), self.entries.into_iter().enumerate(), target, false);
@@ -235,39 +257,61 @@ pub(crate) fn revision(field: &str, text: &str) -> Result<Option<u64>, Status> {
 
 fn check_version_match(query: &Query) -> Result<(), Status> {
     let field = "resourceVersionMatch";
-    let error = match query.version_match.as_str() {
+    let mut errors = Vec::new();
+    let mut forbid = |why: &str| errors.push(concert_api::FieldError::forbidden(field, why));
+    match query.version_match.as_str() {
         "" => return Ok(()),
-        _ if query.resource_version.is_empty() => concert_api::FieldError::forbidden(
-            field,
-            "resourceVersionMatch is forbidden unless resourceVersion is provided",
-        ),
-        _ if !query.continue_token.is_empty() => {
-            concert_api::FieldError::forbidden(field, "resourceVersionMatch is forbidden when continue is provided")
+        found => {
+            if query.resource_version.is_empty() {
+                forbid("resourceVersionMatch is forbidden unless resourceVersion is provided");
+            }
+            if !query.continue_token.is_empty() {
+                forbid("resourceVersionMatch is forbidden when continue is provided");
+            }
+            if found == "Exact" && query.resource_version == "0" {
+                forbid("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
+            }
+            if !matches!(found, "Exact" | "NotOlderThan") {
+                let known = vec!["Exact".into(), "NotOlderThan".into(), String::new()];
+                let fault = concert_api::Fault::NotSupported(found.into(), known);
+                errors.push(concert_api::FieldError::new(field, fault, ""));
+            }
         }
-        "Exact" if query.resource_version == "0" => concert_api::FieldError::forbidden(
-            field,
-            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-        ),
-        "Exact" | "NotOlderThan" => return Ok(()),
-        other => concert_api::FieldError::new(
-            field,
-            concert_api::Fault::NotSupported(other.into(), vec!["Exact".into(), "NotOlderThan".into(), String::new()]),
-            "",
-        ),
-    };
-    let gvk = concert_api::Gvk::new("meta.k8s.io", "", "ListOptions");
-    Err(Status::invalid(&gvk, "", &[error]))
+    }
+    refuse_options(&errors)
 }
 
-fn write_token(revision: u64, last: &ObjectKey) -> String {
-    let token = Token { v: "meta.k8s.io/v1".into(), rv: revision, start: format!("{}/{}", last.namespace, last.name) };
+/// The answer to list options that cannot be.
+pub(crate) fn refuse_options(errors: &[concert_api::FieldError]) -> Result<(), Status> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid(&concert_api::Gvk::new("meta.k8s.io", "", "ListOptions"), "", errors))
+}
+
+fn write_token(target: &Target, revision: u64, last: &ObjectKey) -> String {
+    let everywhere = target.namespace.is_none() && target.resource.namespaced;
+    let start = if everywhere { format!("/{}/{}\0", last.namespace, last.name) } else { format!("/{}\0", last.name) };
+    let token = Token { v: TOKEN.into(), rv: revision, start };
     BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
 }
 
-fn read_token(text: &str) -> Result<(u64, ObjectKey), Status> {
+fn read_token(target: &Target, text: &str) -> Result<(u64, ObjectKey), Status> {
     let bad = |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).map_err(|error| bad(&error.to_string()))?;
     let token: Token = serde_json::from_slice(&bytes).map_err(|error| bad(&error.to_string()))?;
-    let (namespace, name) = token.start.split_once('/').ok_or_else(|| bad("the start key is malformed"))?;
-    Ok((token.rv, ObjectKey::new(namespace, name)))
+    if token.v != TOKEN {
+        return Err(bad(&format!("server does not recognize this encoded version {}", token.v)));
+    }
+    if token.rv == 0 {
+        return Err(bad(&format!("incorrect encoded start resourceVersion (version {TOKEN})")));
+    }
+    let start = token.start.trim_start_matches('/').trim_end_matches('\0');
+    let key = match (&target.namespace, start.split_once('/')) {
+        (Some(namespace), None) => ObjectKey::new(namespace.as_str(), start),
+        (None, None) => ObjectKey::cluster(start),
+        (None, Some((namespace, name))) => ObjectKey::new(namespace, name),
+        (Some(_), Some(_)) => return Err(bad("the start key is of another list")),
+    };
+    Ok((token.rv, key))
 }

@@ -19,19 +19,12 @@ pub(crate) struct Selection {
 impl Selection {
     /// Reads a selection; a field that cannot be selected by is refused.
     pub(crate) fn of(target: &Target, query: &Query) -> Result<Self, Status> {
-        let extra: &[&str] = if is_event(target) { &EVENT_FIELDS } else { &[] };
         for field in query.fields.fields() {
-            if !matches!(field, "metadata.name" | "metadata.namespace") && !extra.contains(&field) {
-                return Err(Status::bad_request(if target.resource.is_custom() {
-                    format!("field label not supported: {field}")
-                } else {
-                    format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
-                }));
-            }
+            check_field(target, field)?;
         }
         Ok(Self {
             namespace: target.namespace.clone(),
-            name: target.name.clone(),
+            name: target.name.clone().or_else(|| query.fields.required("metadata.name").map(str::to_owned)),
             labels: query.labels.clone(),
             fields: query.fields.clone(),
         })
@@ -40,6 +33,11 @@ impl Selection {
     /// Whether anything but the namespace narrows it.
     pub(crate) fn is_narrowed(&self) -> bool {
         self.name.is_some() || !self.labels.is_empty() || !self.fields.is_empty()
+    }
+
+    /// Whether it is about one object at most.
+    pub(crate) fn is_single(&self) -> bool {
+        self.name.is_some() && self.namespace.is_some()
     }
 
     pub(crate) fn matches(&self, key: &ObjectKey, entry: &Stored) -> bool {
@@ -54,10 +52,49 @@ impl Selection {
                 || self.fields.matches(|field| match field {
                     "metadata.name" => Cow::Owned(key.name.to_string()),
                     "metadata.namespace" => Cow::Owned(key.namespace.to_string()),
-                    other => Cow::Owned(event_field(other, parsed).into_owned()),
+                    other => Cow::Owned(field_of(other, parsed).into_owned()),
                 }))
     }
 }
+
+/// Refuses a field that objects of this kind cannot be selected by.
+fn check_field(target: &Target, field: &str) -> Result<(), Status> {
+    let own: &[&str] = match target.resource.kind.as_str() {
+        _ if target.resource.is_custom() => &[],
+        "Event" if target.resource.id.group.is_empty() => &EVENT_FIELDS,
+        "Event" => &NEW_EVENT_FIELDS,
+        "Secret" => &["type"],
+        "Namespace" => &["status.phase"],
+        _ => &[],
+    };
+    let known = match field {
+        "metadata.name" => true,
+        "metadata.namespace" => target.resource.namespaced || !target.resource.is_custom(),
+        _ => own.contains(&field) || target.version().selectable.iter().any(|path| path == field),
+    };
+    if known {
+        return Ok(());
+    }
+    Err(Status::bad_request(if target.resource.is_custom() || !own.is_empty() {
+        format!("field label not supported: {field}")
+    } else {
+        format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+    }))
+}
+
+/// What Events of `events.k8s.io` can be selected by. They are stored under their old names.
+const NEW_EVENT_FIELDS: [&str; 10] = [
+    "regarding.kind",
+    "regarding.namespace",
+    "regarding.name",
+    "regarding.uid",
+    "regarding.apiVersion",
+    "regarding.resourceVersion",
+    "regarding.fieldPath",
+    "reason",
+    "reportingController",
+    "type",
+];
 
 /// What Events can be selected by.
 const EVENT_FIELDS: [&str; 11] = [
@@ -74,14 +111,16 @@ const EVENT_FIELDS: [&str; 11] = [
     "type",
 ];
 
-fn is_event(target: &Target) -> bool {
-    target.resource.kind == "Event" && target.resource.builtin.is_some()
-}
-
-fn event_field<'a>(field: &str, parsed: &'a Parsed) -> Cow<'a, str> {
-    if field != "source" {
-        return parsed.field(field);
+fn field_of<'a>(field: &str, parsed: &'a Parsed) -> Cow<'a, str> {
+    if let Some(rest) = field.strip_prefix("regarding.") {
+        return parsed.field(&format!("involvedObject.{rest}"));
     }
-    let component = parsed.field("source.component");
-    if component.is_empty() { parsed.field("reportingComponent") } else { component }
+    match field {
+        "source" => {
+            let component = parsed.field("source.component");
+            if component.is_empty() { parsed.field("reportingComponent") } else { component }
+        }
+        "reportingController" => parsed.field("reportingComponent"),
+        _ => parsed.field(field),
+    }
 }

@@ -186,6 +186,17 @@ impl Server {
         B: http_body::Body<Data: Send> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        let mut response = self.answered(request).await;
+        let id = self.world().random.uuid();
+        respond::identify(&mut response, &id);
+        response
+    }
+
+    async fn answered<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data: Send> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         let (parts, body) = request.into_parts();
         let Some(route) = route(parts.uri.path()) else { return respond::nowhere() };
         let form = match respond::negotiate(&parts.headers) {
@@ -202,7 +213,7 @@ impl Server {
             Route::OpenApi(document) => self.openapi(document),
             Route::Resource(path) => {
                 let found = Target::find(&self.kinds(), &path).or_else(|| Target::find(&self.refresh_kinds(), &path));
-                let Some(target) = found else { return respond::nowhere() };
+                let Some(target) = found else { return self.no_resource(&path) };
                 let answer = async {
                     let query = Query::parse(&parts.method, parts.uri.query().unwrap_or_default())?;
                     let body = read_body(body).await?;
@@ -214,6 +225,22 @@ impl Server {
                 }
                 response
             }
+        }
+    }
+
+    /// The answer where a path leads to no resource: of a built-in group that nothing is found, of a custom resource
+    /// that the object is not there, and else nothing at all.
+    fn no_resource(&self, path: &crate::target::Path<'_>) -> Response<Body> {
+        let kinds = self.kinds();
+        let mut same_group = kinds.iter().filter(|one| *one.id.group == *path.group).peekable();
+        if same_group.peek().is_some_and(|one| !one.is_custom()) {
+            return respond::failure(&respond::no_resource());
+        }
+        match (kinds.get(path.group, path.resource), &path.name) {
+            (Some(resource), Some(name)) if path.subresource.is_some() && resource.version(path.version).is_some() => {
+                respond::failure(&Status::not_found(&resource.id, name))
+            }
+            _ => respond::nowhere(),
         }
     }
 
@@ -229,8 +256,7 @@ impl Server {
         match (method, target.name.is_some()) {
             (&Method::GET, false) if query.watch => Ok(respond::stream(self.watch(target, query, form).await?)),
             (&Method::GET, false) => self.list(target, query, form).await,
-            (&Method::GET, true) if query.watch => Ok(respond::stream(self.watch(target, query, form).await?)),
-            (&Method::GET, true) => Ok(respond::bytes(200, self.get(target, query, form)?)),
+            (&Method::GET, true) => Ok(respond::bytes(200, self.get(target, query, form).await?)),
             (&Method::POST, false) if !target.resource.namespaced || target.namespace.is_some() => {
                 check_media(headers, BODY_TYPES)?;
                 let written = self.create(target, query, body).await?;

@@ -199,7 +199,13 @@ impl Query {
         let bad = |error: &dyn std::fmt::Display| Status::bad_request(error.to_string());
         let is_true = |value: &str| matches!(value, "true" | "1");
         let mut parsed = Self::default();
+        let mut seen = Vec::new();
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+            // The first of several counts.
+            if seen.contains(&key) {
+                continue;
+            }
+            seen.push(key.clone());
             match &*key {
                 "labelSelector" => parsed.labels = LabelSelector::parse(&value).map_err(|error| bad(&error))?,
                 "fieldSelector" => parsed.fields = FieldSelector::parse(&value).map_err(|error| bad(&error))?,
@@ -257,7 +263,6 @@ fn field_validation(method: &Method, value: &str) -> Result<FieldValidation, Sta
 
 fn dry_run(method: &Method, value: &str) -> Result<bool, Status> {
     match value {
-        "" => Ok(false),
         "All" => Ok(true),
         other => Err(unsupported(method, "dryRun", serde_json::json!([other]), &["All"])),
     }

@@ -4,6 +4,7 @@
 //! 410, as one that comes back too late. An event is encoded once for all watchers of its version.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -62,6 +63,7 @@ impl Server {
             deadline: Instant::now() + timeout,
             next_bookmark: Instant::now() + BOOKMARK,
             ended: false,
+            has_columns: AtomicBool::new(false),
         };
         if wants_state {
             let all = snapshot.range(&target.resource.stored_as, watcher.selection.namespace.as_deref(), None);
@@ -84,18 +86,26 @@ impl Server {
 
 /// Whether the watch begins with the present objects.
 fn check_initial_events(query: &Query) -> Result<bool, Status> {
-    let from_now = query.resource_version.is_empty() || query.resource_version == "0";
-    match query.initial_events {
-        None => Ok(from_now),
-        Some(_) if query.version_match != "NotOlderThan" => {
-            let error = concert_api::FieldError::forbidden(
-                "resourceVersionMatch",
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            );
-            Err(Status::invalid(&concert_api::Gvk::new("meta.k8s.io", "", "ListOptions"), "", &[error]))
-        }
-        Some(wanted) => Ok(wanted),
+    let field = "resourceVersionMatch";
+    let mut errors = Vec::new();
+    let mut forbid = |why: &str| errors.push(concert_api::FieldError::forbidden(field, why));
+    let found = query.version_match.as_str();
+    if query.initial_events.is_some() && found != "NotOlderThan" {
+        forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
     }
+    if query.initial_events.is_none() && !found.is_empty() {
+        forbid("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+    }
+    if !query.continue_token.is_empty() {
+        forbid("resourceVersionMatch is forbidden when continue is provided");
+    }
+    if !matches!(found, "" | "NotOlderThan") {
+        let fault = concert_api::Fault::NotSupported(found.into(), vec!["NotOlderThan".into()]);
+        errors.push(concert_api::FieldError::new(field, fault, ""));
+    }
+    crate::read::refuse_options(&errors)?;
+    let from_now = query.resource_version.is_empty() || query.resource_version == "0";
+    Ok(query.initial_events.unwrap_or(from_now))
 }
 
 struct Watcher {
@@ -116,6 +126,8 @@ struct Watcher {
     deadline: Instant,
     next_bookmark: Instant,
     ended: bool,
+    /// Only the first table of a watch has columns.
+    has_columns: AtomicBool,
 }
 
 impl Watcher {
@@ -206,12 +218,32 @@ impl Watcher {
             EventKind::Put => "MODIFIED",
             EventKind::Delete => "DELETED",
         };
-        let frame = if kind == natural && self.form == Form::Object && self.is_storage_version() {
-            event.encoded(|event| self.frame(natural, &event.new))
-        } else {
-            self.frame(kind, &event.new)
+        // What goes is shown as it was before, at the revision of its going; deletions say that themselves, but for
+        // one that took the last finalizer away.
+        let was_held = event.kind == EventKind::Delete && before.is_some_and(|old| is_deleting(old));
+        let frame = match before {
+            Some(old) if kind == "DELETED" && (kind != natural || was_held) => self.gone(old, event.revision),
+            _ if kind == natural && self.form == Form::Object && self.is_storage_version() => {
+                event.encoded(|event| self.frame(natural, &event.new))
+            }
+            _ => self.frame(kind, &event.new),
         };
         piece.extend_from_slice(&frame);
+    }
+
+    /// The line of an object that goes, as it was.
+    fn gone(&self, old: &Stored, revision: u64) -> Bytes {
+        let (resource, version) = (&self.target.resource, self.target.version());
+        let object = encode::tree(resource, version, old).map(|mut object| {
+            let revision = revision.to_string();
+            concert_api::meta::set_text(&mut object, "resourceVersion", revision.clone());
+            match self.form {
+                Form::Object | Form::AggregatedDiscovery(_) => encode::finished(version, &object, &revision),
+                Form::Metadata => crate::table::metadata_only(&object).to_string().into(),
+                Form::Table => self.row(&object, &revision),
+            }
+        });
+        Self::event("DELETED", object)
     }
 
     fn is_storage_version(&self) -> bool {
@@ -220,13 +252,18 @@ impl Watcher {
 
     /// One line: the event and the object in the form the client wants.
     fn frame(&self, kind: &str, entry: &Stored) -> Bytes {
-        let query = Query { include_object: self.include_object.clone(), ..Query::default() };
+        let (resource, version) = (&self.target.resource, self.target.version());
         let object = match self.form {
-            Form::Object | Form::AggregatedDiscovery(_) => {
-                Ok(encode::served(&self.target.resource, self.target.version(), entry))
+            Form::Object | Form::AggregatedDiscovery(_) => Ok(encode::served(resource, version, entry)),
+            Form::Metadata => self.server.shaped(&self.target, &Query::default(), self.form, entry),
+            Form::Table => {
+                encode::tree(resource, version, entry).map(|object| self.row(&object, &entry.revision.to_string()))
             }
-            Form::Table | Form::Metadata => self.server.shaped(&self.target, &query, self.form, entry),
         };
+        Self::event(kind, object)
+    }
+
+    fn event(kind: &str, object: Result<Bytes, Status>) -> Bytes {
         match object {
             Ok(object) => {
                 let mut frame = BytesMut::with_capacity(object.len() + 40);
@@ -237,6 +274,18 @@ impl Watcher {
             }
             Err(status) => line("ERROR", &status.to_json()),
         }
+    }
+
+    /// A table of one row, without columns but for the first.
+    fn row(&self, object: &Value, revision: &str) -> Bytes {
+        let query = Query { include_object: self.include_object.clone(), ..Query::default() };
+        let metadata = json!({"resourceVersion": revision});
+        let objects = std::slice::from_ref(object);
+        let mut table = crate::table::table(&self.target, &query, objects, &metadata, self.server.now());
+        if self.has_columns.swap(true, Ordering::Relaxed) {
+            table["columnDefinitions"] = Value::Null;
+        }
+        table.to_string().into()
     }
 
     fn bookmark(&self, annotations: Value) -> Value {
@@ -257,6 +306,10 @@ impl Watcher {
             Form::Object | Form::AggregatedDiscovery(_) => object,
         }
     }
+}
+
+fn is_deleting(entry: &Stored) -> bool {
+    entry.beside.object.as_ref().is_some_and(concert_api::Object::is_deleting)
 }
 
 fn line(kind: &str, object: &Value) -> Bytes {
