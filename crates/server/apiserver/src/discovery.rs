@@ -126,7 +126,7 @@ fn resources(kinds: &Kinds, group: &str, version: &str) -> Option<Value> {
 fn legacy(resource: &Resource, version: &Version) -> Vec<Value> {
     let mut entry = json!({
         "name": resource.id.resource.as_ref(), "singularName": resource.singular, "namespaced": resource.namespaced,
-        "kind": resource.kind, "verbs": VERBS,
+        "kind": resource.kind, "verbs": verbs(resource),
         "storageVersionHash": storage_version_hash(&resource.storage().gvk),
     });
     extend_names(&mut entry, resource);
@@ -134,7 +134,23 @@ fn legacy(resource: &Resource, version: &Version) -> Vec<Value> {
         "name": format!("{}/status", resource.id.resource), "singularName": "", "namespaced": resource.namespaced,
         "kind": resource.kind, "verbs": STATUS_VERBS,
     });
-    if version.status { vec![entry, status] } else { vec![entry] }
+    let token = json!({
+        "name": "serviceaccounts/token", "singularName": "", "namespaced": true, "group": "authentication.k8s.io",
+        "version": "v1", "kind": "TokenRequest", "verbs": ["create"],
+    });
+    let has_token = resource.id.group.is_empty() && &*resource.id.resource == "serviceaccounts";
+    let parts = [version.status.then_some(status), has_token.then_some(token)];
+    if resource.is_answered()
+        && let Some(members) = entry.as_object_mut()
+    {
+        members.remove("storageVersionHash");
+    }
+    std::iter::once(entry).chain(parts.into_iter().flatten()).collect()
+}
+
+/// What can be done with a resource.
+fn verbs(resource: &Resource) -> &'static [&'static str] {
+    if resource.is_answered() { &["create"] } else { &VERBS }
 }
 
 fn extend_names(entry: &mut Value, resource: &Resource) {
@@ -174,11 +190,19 @@ fn aggregated_resource(resource: &Resource, version: &Version) -> Value {
     let kind = json!({"group": version.gvk.group, "version": version.gvk.version, "kind": version.gvk.kind});
     let mut entry = json!({
         "resource": resource.id.resource.as_ref(), "responseKind": kind, "singularResource": resource.singular,
-        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" }, "verbs": VERBS,
+        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" }, "verbs": verbs(resource),
     });
     extend_names(&mut entry, resource);
+    let mut parts = Vec::new();
     if version.status {
-        entry["subresources"] = json!([{"subresource": "status", "responseKind": kind, "verbs": STATUS_VERBS}]);
+        parts.push(json!({"subresource": "status", "responseKind": kind, "verbs": STATUS_VERBS}));
+    }
+    if resource.id.group.is_empty() && &*resource.id.resource == "serviceaccounts" {
+        let kind = json!({"group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest"});
+        parts.push(json!({"subresource": "token", "responseKind": kind, "verbs": ["create"]}));
+    }
+    if !parts.is_empty() {
+        entry["subresources"] = parts.into();
     }
     entry
 }

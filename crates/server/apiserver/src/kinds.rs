@@ -59,6 +59,11 @@ impl Resource {
         self.builtin.is_none()
     }
 
+    /// Whether its objects can own others, and may be held for their sake when they are deleted. Events cannot.
+    pub(crate) fn collects(&self) -> bool {
+        self.is_custom() || self.kind != "Event"
+    }
+
     pub(crate) fn version(&self, name: &str) -> Option<&Version> {
         self.versions.iter().find(|version| version.served && version.gvk.version == name)
     }
@@ -68,7 +73,12 @@ impl Resource {
         self.versions.iter().find(|version| version.storage).unwrap_or(&self.versions[0])
     }
 
-    fn from_builtin(builtin: &'static Builtin) -> Self {
+    /// Whether its objects are questions: answered, not kept.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.builtin.is_some_and(|builtin| builtin.answered)
+    }
+
+    pub(crate) fn from_builtin(builtin: &'static Builtin) -> Self {
         let version = Version {
             gvk: builtin.gvk.clone(),
             served: true,
@@ -136,6 +146,11 @@ pub(crate) fn definitions() -> GroupResource {
     GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions")
 }
 
+/// The resource of roles of the whole cluster.
+pub(crate) fn cluster_roles() -> GroupResource {
+    GroupResource::new("rbac.authorization.k8s.io", "clusterroles")
+}
+
 /// The resource of namespaces.
 pub(crate) fn namespaces() -> GroupResource {
     GroupResource::new("", "namespaces")
@@ -157,6 +172,12 @@ pub(crate) struct Kinds {
 impl Kinds {
     pub(crate) fn get(&self, group: &str, resource: &str) -> Option<&Arc<Resource>> {
         self.resources.get(&GroupResource::new(group, resource))
+    }
+
+    /// The resource that serves this apiVersion and kind.
+    pub(crate) fn of_kind(&self, gvk: &Gvk) -> Option<&Arc<Resource>> {
+        let serves = |one: &&Arc<Resource>| one.version(&gvk.version).is_some_and(|version| version.gvk == *gvk);
+        self.resources.values().find(serves)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {

@@ -16,9 +16,11 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::Token;
+use crate::access::Identity;
+use crate::auth::User;
+use crate::auth::peer::Peer;
 use crate::pki::{Pki, PkiError};
-use crate::respond;
+use crate::respond::{self, Body};
 use crate::server::Server;
 
 /// Connections at once; further ones wait.
@@ -52,7 +54,7 @@ pub struct Listener {
     tcp: TcpListener,
     address: SocketAddr,
     tls: TlsAcceptor,
-    token: Token,
+    identity: Arc<Identity>,
 }
 
 impl Listener {
@@ -65,7 +67,7 @@ impl Listener {
         let tcp = TcpListener::bind(address).await.map_err(failed)?;
         let bound = tcp.local_addr().map_err(failed)?;
         let tls = TlsAcceptor::from(pki.server_config(bound.ip())?);
-        Ok(Self { tcp, address: bound, tls, token: pki.token().clone() })
+        Ok(Self { tcp, address: bound, tls, identity: Arc::new(pki.identity()?) })
     }
 
     /// The URL it listens on.
@@ -80,6 +82,7 @@ impl Listener {
 
     /// Serves until `stop`; then ends watches, lets requests finish, and closes.
     pub async fn serve(self, server: Server, stop: CancellationToken) {
+        server.know(Arc::clone(&self.identity));
         let permits = Arc::new(Semaphore::new(CONNECTIONS));
         let graceful = GracefulShutdown::new();
         let mut connections = JoinSet::new();
@@ -91,9 +94,9 @@ impl Listener {
             };
             let (Ok(permit), Some(stream)) = (permit, self.accept(&stop).await) else { break };
             while connections.try_join_next().is_some() {}
-            let (tls, token, server) = (self.tls.clone(), self.token.clone(), server.clone());
+            let (tls, server) = (self.tls.clone(), server.clone());
             let watcher = graceful.watcher();
-            connections.spawn(connection(stream, permit, tls, token, server, watcher));
+            connections.spawn(connection(stream, permit, tls, server, watcher));
         }
         server.stop_watches();
         let ended = tokio::time::timeout(GRACE, graceful.shutdown()).await;
@@ -129,7 +132,6 @@ async fn connection(
     stream: TcpStream,
     _permit: OwnedSemaphorePermit,
     tls: TlsAcceptor,
-    token: Token,
     server: Server,
     watcher: hyper_util::server::graceful::Watcher,
 ) {
@@ -138,16 +140,10 @@ async fn connection(
         Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
         Err(_) => return tracing::debug!("a TLS handshake took too long"),
     };
+    let peer = Arc::new(peer(&server, stream.get_ref().1));
     let service = service_fn(move |request: http::Request<Incoming>| {
-        let (token, server) = (token.clone(), server.clone());
-        async move {
-            // Before anything of the body is read.
-            let answer = match token.check(request.headers()) {
-                Ok(()) => server.answer(request).await,
-                Err(status) => respond::failure(&status),
-            };
-            Ok::<_, Infallible>(answer)
-        }
+        let (server, peer) = (server.clone(), Arc::clone(&peer));
+        async move { Ok::<_, Infallible>(answer(&server, request, (*peer).as_ref()).await) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
@@ -156,4 +152,21 @@ async fn connection(
     if let Err(error) = watcher.watch(connection.into_owned()).await {
         tracing::debug!(%error, "a connection ended early");
     }
+}
+
+/// Who is at the other end, if they have shown a certificate that we believe.
+fn peer(server: &Server, tls: &rustls::ServerConnection) -> Option<Peer> {
+    let identity = server.access().identity();
+    identity.clients.as_ref()?.peer(tls.peer_certificates()?, server.world().clock.now())
+}
+
+/// Answers a request from outside: nothing of it is looked at, and nothing of its body read, before it is known who
+/// sent it.
+async fn answer(server: &Server, mut request: http::Request<Incoming>, peer: Option<&Peer>) -> http::Response<Body> {
+    let user: User = match server.authenticate(request.headers(), peer) {
+        Ok(user) => user,
+        Err(status) => return respond::failure(&status),
+    };
+    request.extensions_mut().insert(user);
+    server.answer(request).await
 }

@@ -82,6 +82,12 @@ pub(crate) fn stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Resp
     respond(200, "application/json", StreamBody::new(frames).boxed_unsync())
 }
 
+/// An answer that is no document but a file.
+pub(crate) fn download(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Response<Body> {
+    let frames = futures::stream::iter(pieces.map(|piece| Ok::<_, Infallible>(Frame::data(piece))));
+    respond(200, "application/octet-stream", StreamBody::new(frames).boxed_unsync())
+}
+
 /// A plain-text answer.
 pub(crate) fn text(code: u16, text: impl Into<Bytes>) -> Response<Body> {
     respond(code, "text/plain; charset=utf-8", Full::new(text.into()).boxed_unsync())

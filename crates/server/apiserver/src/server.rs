@@ -5,23 +5,29 @@ use std::fmt;
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use concert_api::{Gvk, ObjectKey, Status, decode};
 use concert_store::{OpenError, Options, Store, Window};
 use concert_world::World;
-use http::{HeaderMap, Method, Request, Response, header};
+use http::request::Parts;
+use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::access::Access;
+use crate::auth::User;
 use crate::beside::Parsed;
+use crate::body::{Media, content_type, unsupported_media};
 use crate::delete::{DeleteOptions, Deleted};
+use crate::housekeeping::Housekeeping;
 use crate::kinds::{Kinds, Registry};
 use crate::openapi;
+use crate::protobuf;
 use crate::respond::{self, Body, Form};
 use crate::target::{Query, Route, Target, route};
 use crate::write::{Change, Written};
@@ -48,7 +54,7 @@ pub enum StartError {
 }
 
 /// A Kubernetes API server. Cheap to clone; clones are the same server. It is a tower `Service`: requests that reach
-/// it are taken to be authenticated.
+/// it are taken to be authenticated: as the [`User`](crate::User) in their extensions, or as this process itself.
 #[derive(Clone)]
 pub struct Server(Arc<Inner>);
 
@@ -56,14 +62,28 @@ struct Inner {
     store: Store<Parsed>,
     registry: Registry,
     world: World,
+    access: Access,
     stop: watch::Sender<bool>,
     /// Work that outlives the request that began it.
     background: Mutex<JoinSet<()>>,
+    housekeeping: Housekeeping,
+    /// With what clients verify this server.
+    certificate: OnceLock<Arc<str>>,
 }
 
 impl Inner {
-    fn new(store: Store<Parsed>, registry: Registry, world: World) -> Arc<Self> {
-        Arc::new(Self { store, registry, world, stop: watch::Sender::new(false), background: Mutex::default() })
+    fn new(store: Store<Parsed>, registry: Registry, access: Access, world: World, housekeeping: Housekeeping) -> Self {
+        let (stop, background) = (watch::Sender::new(false), Mutex::default());
+        Self { store, registry, access, world, stop, background, housekeeping, certificate: OnceLock::new() }
+    }
+}
+
+/// A server that does not keep the server alive.
+pub(crate) struct WeakServer(Weak<Inner>);
+
+impl WeakServer {
+    pub(crate) fn upgrade(&self) -> Option<Server> {
+        self.0.upgrade().map(Server)
     }
 }
 
@@ -74,7 +94,9 @@ impl Server {
     /// Never: writing to memory does not fail.
     pub async fn in_memory(world: World) -> Self {
         let store = Store::in_memory(&world, Window::default());
-        Self::on(store, world).await.expect("memory does not fail")
+        let server = Self::on(store, world).await.expect("memory does not fail");
+        server.settled().await;
+        server
     }
 
     /// A server on the store in `directory`, opened or made there.
@@ -89,9 +111,11 @@ impl Server {
     async fn on(store: Store<Parsed>, world: World) -> Result<Self, StartError> {
         let registry = Registry::default();
         registry.refresh(&store.snapshot());
-        let server = Self(Inner::new(store, registry, world));
+        let inner = Inner::new(store, registry, Access::default(), world, Housekeeping::default());
+        let server = Self(Arc::new(inner));
         server.prepare().await.map_err(|status| StartError::Prepare(status.message))?;
         server.sweep();
+        server.keep_house();
         Ok(server)
     }
 
@@ -104,7 +128,7 @@ impl Server {
             let mut target = Target::stored(resource, &ObjectKey::cluster(name));
             target.name = None;
             let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).to_string();
-            match self.create(&target, &Query::default(), body.as_bytes()).await {
+            match self.create(&target, &Query::default(), Media::Json, body.as_bytes()).await {
                 Ok(_) => {}
                 Err(status) if status.reason == "AlreadyExists" => {}
                 Err(status) => return Err(status),
@@ -119,7 +143,18 @@ impl Server {
     pub fn fork(&self, world: World) -> Self {
         let store = self.0.store.fork(&world, Window::default());
         let registry = self.0.registry.fork();
-        Self(Inner::new(store, registry, world))
+        let mut inner = Inner::new(store, registry, self.0.access.fork(), world, self.0.housekeeping.fork());
+        inner.certificate = self.0.certificate.clone();
+        Self(Arc::new(inner))
+    }
+
+    /// Puts the certificate (PEM) with which clients verify this server into every namespace, now and later, as the
+    /// `ConfigMap` `kube-root-ca.crt`. The first certificate counts.
+    pub fn publish_certificate(&self, pem: &str) {
+        if self.0.certificate.set(pem.into()).is_ok() {
+            let server = self.clone();
+            drop(self.in_background(Box::pin(async move { server.furnish_all().await })));
+        }
     }
 
     /// Identifies this server's store, over restarts.
@@ -137,12 +172,19 @@ impl Server {
     pub fn close(&self) {
         self.stop_watches();
         self.0.background.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+        self.0.housekeeping.stop();
         self.0.store.close();
     }
 
     /// Resolves with the reason when the disk fails. The process should end then.
     pub async fn failed(&self) -> Arc<str> {
         self.0.store.failed().await
+    }
+
+    /// Why the disk failed, if it did.
+    #[must_use]
+    pub fn failure(&self) -> Option<Arc<str>> {
+        self.0.store.failure()
     }
 
     /// Carries on with `work` even if the returned future, which waits for its end, is dropped.
@@ -160,8 +202,24 @@ impl Server {
         }
     }
 
+    pub(crate) fn downgrade(&self) -> WeakServer {
+        WeakServer(Arc::downgrade(&self.0))
+    }
+
+    pub(crate) fn housekeeping(&self) -> &Housekeeping {
+        &self.0.housekeeping
+    }
+
+    pub(crate) fn root_certificate(&self) -> Option<&str> {
+        self.0.certificate.get().map(AsRef::as_ref)
+    }
+
     pub(crate) fn store(&self) -> &Store<Parsed> {
         &self.0.store
+    }
+
+    pub(crate) fn access(&self) -> &Access {
+        &self.0.access
     }
 
     pub(crate) fn world(&self) -> &World {
@@ -197,7 +255,11 @@ impl Server {
         B: http_body::Body<Data: Send> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let caller = match self.admit(&parts) {
+            Ok((caller, _)) => caller,
+            Err(status) => return respond::failure(&status),
+        };
         let Some(route) = route(parts.uri.path()) else { return respond::nowhere() };
         let form = match respond::negotiate(&parts.headers) {
             Ok(form) => form,
@@ -209,14 +271,21 @@ impl Server {
             Route::Version => respond::json(200, &version()),
             Route::OpenApiV2 => openapi::version_two(&parts.headers),
             Route::Health => respond::text(200, "ok"),
+            Route::Backup if parts.method == Method::GET => respond::download(self.0.store.backup()),
+            Route::Backup => respond::failure(&Status::method_not_allowed()),
             Route::Discovery(segments) => self.discovery(&segments, form),
             Route::OpenApi(document) => self.openapi(document),
             Route::Resource(path) => {
+                if let Some(account) = path.token_of() {
+                    return self.answer_token(&account, parts, caller, body).await;
+                }
                 let found = Target::find(&self.kinds(), &path).or_else(|| Target::find(&self.refresh_kinds(), &path));
                 let Some(target) = found else { return self.no_resource(&path) };
                 let answer = async {
                     let query = Query::parse(&parts.method, parts.uri.query().unwrap_or_default())?;
+                    let query = Query { caller, ..query };
                     let body = read_body(body).await?;
+                    let body = protobuf::translated(&mut parts.headers, &target, body)?;
                     self.resource(&parts.method, &parts.headers, &target, &query, form, &body).await
                 };
                 let mut response = answer.await.unwrap_or_else(|status| respond::failure(&status));
@@ -244,6 +313,35 @@ impl Server {
         }
     }
 
+    /// Answers a request for a token of a service account.
+    async fn answer_token<B>(
+        &self,
+        account: &ObjectKey,
+        mut parts: Parts,
+        caller: Option<Arc<User>>,
+        body: B,
+    ) -> Response<Body>
+    where
+        B: http_body::Body<Data: Send> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let answer = async {
+            let query = Query::parse(&parts.method, parts.uri.query().unwrap_or_default())?;
+            let query = Query { caller, ..query };
+            if parts.method != Method::POST {
+                return Err(Status::method_not_allowed());
+            }
+            let body = read_body(body).await?;
+            let expected = ("authentication.k8s.io/v1", "TokenRequest");
+            let body = protobuf::json(&mut parts.headers, expected, body)?;
+            let written = self.request_token(account, &query, Media::of(&parts.headers)?, &body)?;
+            let mut response = respond::bytes(written.code, written.object);
+            respond::warn(&mut response, &written.warnings);
+            Ok(response)
+        };
+        answer.await.unwrap_or_else(|status| respond::failure(&status))
+    }
+
     async fn resource(
         &self,
         method: &Method,
@@ -253,18 +351,31 @@ impl Server {
         form: Form,
         body: &[u8],
     ) -> Result<Response<Body>, Status> {
+        if method != Method::GET {
+            // A fork's begins with its first write.
+            self.keep_house();
+        }
+        if target.resource.is_answered() {
+            return match (method, &target.name) {
+                (_, Some(_)) => Err(Status::no_such_resource()),
+                (&Method::POST, None) => {
+                    let written = self.review(target, query, Media::of(headers)?, body)?;
+                    self.written(target, query, form, written)
+                }
+                _ => Err(Status::method_not_allowed()),
+            };
+        }
         match (method, target.name.is_some()) {
             (&Method::GET, false) if query.watch => Ok(respond::stream(self.watch(target, query, form).await?)),
             (&Method::GET, false) => self.list(target, query, form).await,
             (&Method::GET, true) => Ok(respond::bytes(200, self.get(target, query, form).await?)),
             (&Method::POST, false) if !target.resource.namespaced || target.namespace.is_some() => {
-                check_media(headers, BODY_TYPES)?;
-                let written = self.create(target, query, body).await?;
+                let written = self.create(target, query, Media::of(headers)?, body).await?;
                 self.written(target, query, form, written)
             }
             (&Method::PUT, true) => {
-                check_media(headers, BODY_TYPES)?;
-                let written = self.update(target, query, &Change::replace(target, query, body)?).await?;
+                let change = Change::replace(target, query, Media::of(headers)?, body)?;
+                let written = self.update(target, query, &change).await?;
                 self.written(target, query, form, written)
             }
             (&Method::PATCH, true) => {
@@ -273,7 +384,7 @@ impl Server {
                 self.written(target, query, form, written)
             }
             (&Method::DELETE, true) if !target.status => {
-                let options = DeleteOptions::read(body, query)?;
+                let options = DeleteOptions::read(Media::of(headers)?, body, query)?;
                 Ok(match self.delete(target, &options).await? {
                     Deleted::Gone(status) => respond::json(200, &status),
                     Deleted::Marked(object) => respond::bytes(200, object),
@@ -343,7 +454,6 @@ where
     }
 }
 
-const BODY_TYPES: &[&str] = &["application/json"];
 const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json";
 
 async fn read_body<B>(body: B) -> Result<Bytes, Status>
@@ -358,29 +468,12 @@ where
     }
 }
 
-fn media(headers: &HeaderMap) -> &str {
-    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    value.split(';').next().unwrap_or_default().trim()
-}
-
-fn unsupported_media(accepted: &str) -> Status {
-    let message =
-        format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
-    Status::failure(415, "UnsupportedMediaType", message)
-}
-
-/// A body without a type is taken for JSON, as by the real server.
-fn check_media(headers: &HeaderMap, accepted: &[&str]) -> Result<(), Status> {
-    let media = media(headers);
-    if media.is_empty() || accepted.contains(&media) { Ok(()) } else { Err(unsupported_media(&accepted.join(", "))) }
-}
-
 fn read_patch(headers: &HeaderMap, body: &[u8]) -> Result<Change, Status> {
     let patch = || {
         let decoded = decode(body).map(|decoded| decoded.value);
         decoded.map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))
     };
-    match media(headers) {
+    match content_type(headers) {
         "application/json-patch+json" => Ok(Change::JsonPatch(patch()?)),
         "application/merge-patch+json" => Ok(Change::MergePatch(patch()?)),
         _ => Err(unsupported_media(PATCH_TYPES)),

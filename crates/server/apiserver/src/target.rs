@@ -8,7 +8,11 @@ use concert_store::Key;
 use http::Method;
 use serde_json::Value;
 
+use crate::auth::User;
 use crate::kinds::{Kinds, Resource, Version};
+
+/// Where the whole store can be had as one file, while the server runs.
+pub const BACKUP_PATH: &str = "/concert/backup";
 
 /// Where a path leads.
 #[derive(Debug)]
@@ -23,6 +27,8 @@ pub(crate) enum Route<'a> {
     Version,
     /// `/healthz`, `/livez`, `/readyz`.
     Health,
+    /// [`BACKUP_PATH`].
+    Backup,
     /// A resource, a namespace's resources, or one object.
     Resource(Path<'a>),
 }
@@ -38,11 +44,22 @@ pub(crate) struct Path<'a> {
     pub(crate) subresource: Option<&'a str>,
 }
 
+impl Path<'_> {
+    /// The service account whose token is asked for.
+    pub(crate) fn token_of(&self) -> Option<ObjectKey> {
+        let is_token = (self.group, self.version, self.resource) == ("", "v1", "serviceaccounts")
+            && self.subresource == Some("token");
+        let (namespace, name) = (self.namespace.as_deref()?, self.name.as_deref()?);
+        is_token.then(|| ObjectKey::new(namespace, name))
+    }
+}
+
 /// Reads a path; `None` leads nowhere.
 pub(crate) fn route(path: &str) -> Option<Route<'_>> {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     match segments.as_slice() {
         ["version"] => Some(Route::Version),
+        ["concert", "backup"] => Some(Route::Backup),
         ["healthz" | "livez" | "readyz", ..] => Some(Route::Health),
         ["openapi", "v2"] => Some(Route::OpenApiV2),
         ["openapi", "v3"] => Some(Route::OpenApi(None)),
@@ -174,9 +191,11 @@ pub(crate) enum FieldValidation {
     Strict,
 }
 
-/// The query of a request.
+/// The query of a request, and who asks.
 #[derive(Debug, Default)]
 pub(crate) struct Query {
+    /// `None`: this process itself.
+    pub(crate) caller: Option<Arc<User>>,
     pub(crate) labels: LabelSelector,
     pub(crate) fields: FieldSelector,
     pub(crate) watch: bool,
@@ -191,7 +210,9 @@ pub(crate) struct Query {
     pub(crate) include_object: String,
     pub(crate) pretty: bool,
     pub(crate) dry_run: bool,
-    pub(crate) propagation: String,
+    /// `propagationPolicy` and `orphanDependents`: what a delete without a body asks for.
+    pub(crate) propagation: Option<String>,
+    pub(crate) orphan_dependents: Option<bool>,
 }
 
 impl Query {
@@ -223,7 +244,8 @@ impl Query {
                 "includeObject" => parsed.include_object = value.into_owned(),
                 "pretty" => parsed.pretty = is_true(&value),
                 "dryRun" => parsed.dry_run = dry_run(method, &value)?,
-                "propagationPolicy" => parsed.propagation = value.into_owned(),
+                "propagationPolicy" => parsed.propagation = Some(value.into_owned()),
+                "orphanDependents" => parsed.orphan_dependents = Some(!matches!(&*value, "false" | "0")),
                 _ => {}
             }
         }

@@ -12,9 +12,11 @@ use serde_json::Value;
 
 use crate::Server;
 use crate::beside::Stored;
+use crate::body::Media;
 use crate::encode;
 use crate::incoming::{self, Incoming};
-use crate::kinds;
+use crate::kinds::{self, Resource};
+use crate::owners::{self, Stage};
 use crate::rules;
 use crate::target::{Query, Target};
 
@@ -48,8 +50,8 @@ impl Change {
 
 impl Change {
     /// Reads the object of a PUT, which must be the one the path names.
-    pub(crate) fn replace(target: &Target, query: &Query, body: &[u8]) -> Result<Self, Status> {
-        let incoming = incoming::read(target, body, query.field_validation)?;
+    pub(crate) fn replace(target: &Target, query: &Query, media: Media, body: &[u8]) -> Result<Self, Status> {
+        let incoming = incoming::read(target, media, body, query.field_validation)?;
         rules::check_name(target, &incoming.value)?;
         Ok(Self::Replace(incoming))
     }
@@ -57,8 +59,17 @@ impl Change {
 
 impl Server {
     /// POST.
-    pub(crate) async fn create(&self, target: &Target, query: &Query, body: &[u8]) -> Result<Written, Status> {
-        let Incoming { value: sent, warnings } = incoming::read(target, body, query.field_validation)?;
+    pub(crate) async fn create(
+        &self,
+        target: &Target,
+        query: &Query,
+        media: Media,
+        body: &[u8],
+    ) -> Result<Written, Status> {
+        let Incoming { value: mut sent, mut warnings } = incoming::read(target, media, body, query.field_validation)?;
+        warnings.extend(owners::deduplicate(&mut sent, Stage::Sent));
+        warnings.extend(owners::finalizer_warnings(target, &sent, None));
+        self.check_escalation(target, query, &sent, None)?;
         for attempt in 1.. {
             let mut object = sent.clone();
             rules::prepare_new(target, &mut object, self.now(), &self.world().random)?;
@@ -84,7 +95,7 @@ impl Server {
                         return Err(Status::already_exists(&target.resource.id, &name));
                     }
                 }
-                Err(error) => return Err(Status::internal(error)),
+                Err(error) => return Err(refused(&error)),
             }
         }
         Err(Status::internal("no name was free"))
@@ -137,23 +148,24 @@ impl Server {
                 let revision = entry.revision.to_string();
                 return Ok(written(encode::finished(target.version(), &update.object, &revision)));
             }
-            let last = meta::is_deleting(&update.object) && is_released(target, &update.object);
-            let draft = encode::draft(&target.resource, target.version(), &update.object);
+            let last = meta::is_deleting(&update.object) && is_released(&target.resource, &update.object);
+            // Watchers of a removal see the last state that was stored; the client sees what it sent.
+            let draft = encode::draft(&target.resource, target.version(), if last { &old } else { &update.object });
             let op = if last { Op::Delete(draft) } else { Op::Put(draft) };
             let write = Write { key: key.clone(), expect: Expect::Revision(entry.revision), guards: Vec::new(), op };
             match self.write(write).await {
-                Ok(entry) => {
-                    if last {
-                        self.after_removal(&key).await;
-                    }
-                    return Ok(written(served(&entry)));
+                Ok(_) if last => {
+                    self.after_removal(&key).await;
+                    let revision = entry.revision.to_string();
+                    return Ok(written(encode::finished(target.version(), &update.object, &revision)));
                 }
+                Ok(entry) => return Ok(written(served(&entry))),
                 Err(WriteError::Conflict { current: None, .. }) => {
                     return Err(Status::not_found(&target.resource.id, &name));
                 }
                 Err(WriteError::Conflict { .. }) if update.conditional => break,
                 Err(WriteError::Conflict { .. }) => {}
-                Err(error) => return Err(Status::internal(error)),
+                Err(error) => return Err(refused(&error)),
             }
         }
         Err(Status::conflict(&target.resource.id, &name))
@@ -168,8 +180,12 @@ impl Server {
         entry: &Stored,
         old: &Value,
     ) -> Result<Update, Status> {
-        let Incoming { value: sent, warnings } = changed(target, query, change, old)?;
+        let Incoming { value: mut sent, mut warnings } = changed(target, query, change, old)?;
+        let stage = if change.is_patch() { Stage::Admitted } else { Stage::Sent };
+        warnings.extend(owners::deduplicate(&mut sent, stage));
+        warnings.extend(owners::finalizer_warnings(target, &sent, Some(old)));
         rules::check_name(target, &sent)?;
+        self.check_escalation(target, query, &sent, Some(old))?;
         let conditional = check_revision(target, &sent, entry, change)?;
         check_uid(target, &sent, old, change)?;
         let mut object = merged(target, &sent, old);
@@ -231,13 +247,14 @@ impl Server {
         Ok(guards)
     }
 
-    /// Writes, and renews the kinds if a definition was written.
+    /// Writes, and renews what is made from what was written: kinds from definitions, roles from roles.
     pub(crate) async fn write(&self, write: Write) -> Result<Arc<Stored>, WriteError> {
-        let is_definition = write.key.resource == kinds::definitions();
+        let resource = write.key.resource.clone();
         let written = self.store().write(write).await;
-        if is_definition {
+        if resource == kinds::definitions() {
             self.refresh_kinds();
         }
+        self.after_role_write(&resource);
         written
     }
 
@@ -368,7 +385,15 @@ fn refuse_invalid(target: &Target, object: &Value, errors: &FieldErrors) -> Resu
 }
 
 /// Nothing holds a deleting object any longer.
-pub(crate) fn is_released(target: &Target, object: &Value) -> bool {
+pub(crate) fn is_released(resource: &Resource, object: &Value) -> bool {
     let spec_finalizers = object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
-    meta::finalizers(object).is_empty() && !(target.resource.id == kinds::namespaces() && spec_finalizers)
+    meta::finalizers(object).is_empty() && !(resource.id == kinds::namespaces() && spec_finalizers)
+}
+
+/// A write that the store did not take.
+pub(crate) fn refused(error: &WriteError) -> Status {
+    match error {
+        WriteError::OverQuota { .. } => Status::failure(507, "InsufficientStorage", error.to_string()),
+        WriteError::Conflict { .. } | WriteError::Failed(_) | WriteError::Closed => Status::internal(error),
+    }
 }
