@@ -32,7 +32,7 @@ use crate::protobuf;
 use crate::read::Page;
 use crate::respond::{self, Body, Form};
 use crate::scale;
-use crate::target::{Part, Path, Query, Route, Target, route};
+use crate::target::{Part, Query, Route, Target, route};
 use crate::write::{Change, Written};
 
 /// Larger request bodies are refused, as by the real server.
@@ -251,13 +251,15 @@ impl Server {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (parts, body) = request.into_parts();
-        match self.admit(&parts) {
+        let mut response = match self.admit(&parts) {
             Ok(mut admitted) => {
                 let caller = admitted.caller.take();
                 admitted.holds(self.answer_admitted(parts, caller, body).await)
             }
             Err(refusal) => *refusal,
-        }
+        };
+        respond::identify(&mut response, &self.world().random.uuid());
+        response
     }
 
     /// Answers a request that was let in.
@@ -286,7 +288,7 @@ impl Server {
                     return self.answer_token(&account, parts, caller, body).await;
                 }
                 let found = Target::find(&self.kinds(), &path).or_else(|| Target::find(&self.refresh_kinds(), &path));
-                let Some(target) = found else { return self.no_such_part(path) };
+                let Some(target) = found else { return self.no_resource(&path) };
                 let answer = async {
                     let query = Query::parse(&parts.method, parts.uri.query().unwrap_or_default())?;
                     let query = Query { caller, ..query };
@@ -300,6 +302,22 @@ impl Server {
                 }
                 response
             }
+        }
+    }
+
+    /// The answer where a path leads to no resource: of a built-in group that nothing is found, of a custom resource
+    /// that the object is not there, and else nothing at all.
+    fn no_resource(&self, path: &crate::target::Path<'_>) -> Response<Body> {
+        let kinds = self.kinds();
+        let mut same_group = kinds.iter().filter(|one| *one.id.group == *path.group).peekable();
+        if same_group.peek().is_some_and(|one| !one.is_custom()) {
+            return respond::failure(&respond::no_resource());
+        }
+        match (kinds.get(path.group, path.resource), &path.name) {
+            (Some(resource), Some(name)) if path.subresource.is_some() && resource.version(path.version).is_some() => {
+                respond::failure(&Status::not_found(&resource.id, name))
+            }
+            _ => respond::nowhere(),
         }
     }
 
@@ -330,21 +348,6 @@ impl Server {
             Ok(response)
         };
         answer.await.unwrap_or_else(|status| respond::failure(&status))
-    }
-
-    /// A path that leads to no part of an object: whether it leads to an object at all decides the words.
-    fn no_such_part(&self, mut path: Path<'_>) -> Response<Body> {
-        path.subresource = None;
-        match (Target::find(&self.kinds(), &path), path.name) {
-            (Some(target), Some(name)) if target.resource.is_custom() => {
-                respond::failure(&Status::not_found(&target.resource.id, &name))
-            }
-            (Some(_), Some(_)) => {
-                let message = "the server could not find the requested resource";
-                respond::failure(&Status::failure(404, "NotFound", message).with(Details::default()))
-            }
-            (Some(_) | None, _) => respond::nowhere(),
-        }
     }
 
     async fn resource(

@@ -243,7 +243,13 @@ impl Query {
         let is_true = |value: &str| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0");
         let mut parsed = Self::default();
         let mut dry_run: Vec<String> = Vec::new();
+        let mut seen = Vec::new();
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+            // The first of several counts, but for the one that is a list.
+            if key != "dryRun" && seen.contains(&key) {
+                continue;
+            }
+            seen.push(key.clone());
             match &*key {
                 "labelSelector" => parsed.labels = LabelSelector::parse(&value).map_err(|error| bad(&error))?,
                 "fieldSelector" => parsed.fields = FieldSelector::parse(&value).map_err(|error| bad(&error))?,
