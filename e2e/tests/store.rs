@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use concert_e2e::{Api, ControlPlane, Exit, Process, environment, on_embedded_only};
+use concert_e2e::{Api, ControlPlane, Embedded, Exit, Kubectl, Process, Scratch, environment, on_embedded_only};
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -121,6 +121,84 @@ fn a_damaged_store_is_refused_and_replaced(server: &ControlPlane) {
     assert_eq!(exit, Exit::Code(0), "{errors}");
     server.start();
     assert_eq!(names(&api).iter().filter(|name| name.starts_with("precious")).count(), 50);
+}
+
+/// Over quota nothing new is taken, and everything can be deleted, also what waits for somebody.
+#[test]
+fn over_quota_objects_can_still_be_deleted() {
+    if let Err(missing) = environment::kubectl() {
+        return missing.skip();
+    }
+    let binary = environment::binary("concert");
+    let server = ControlPlane::embedded_with(Embedded::new(binary).argument("--quota=32Ki"));
+    let api = server.api();
+    let held = json!({"metadata": {"name": "held", "finalizers": ["example.com/wait"]}});
+    assert_eq!(api.request("POST", CONFIG_MAPS, Some(&held)).expect("an answer").code, 201);
+    let refused = (0..).find_map(|number| {
+        let object = json!({"metadata": {"name": format!("o{number}")}, "data": {"filler": "x".repeat(1000)}});
+        let answer = api.request("POST", CONFIG_MAPS, Some(&object)).expect("an answer");
+        (answer.code != 201).then_some(answer)
+    });
+    let refused = refused.expect("a refusal");
+    assert_eq!(refused.code, 507, "{refused:?}");
+    let message = refused.body["message"].as_str().unwrap_or_default();
+    assert!(message.contains("over its quota") && message.contains("--quota"), "{message}");
+
+    let path = |name: &str| format!("{CONFIG_MAPS}/{name}");
+    assert_eq!(api.request("DELETE", &path("held"), None).expect("an answer").code, 200);
+    let release = json!({"metadata": {"finalizers": null}});
+    assert_eq!(api.request("PATCH", &path("held"), Some(&release)).expect("an answer").code, 200);
+    assert_eq!(api.request("GET", &path("held"), None).expect("an answer").code, 404);
+    assert_eq!(api.request("DELETE", &path("o0"), None).expect("an answer").code, 200);
+    assert_eq!(api.request("DELETE", &path("o1"), None).expect("an answer").code, 200);
+    create(&api, "room-again");
+}
+
+/// Starts `concert serve` from a script that limits the size of files while there is a file `small`.
+const LIMITED: &str = r#"#!/bin/sh
+trap '' XFSZ
+[ -e "${0%/*}/small" ] && ulimit -f 4000
+exec "$CONCERT" "$@"
+"#;
+
+/// A full disk ends the process with words that help; afterwards everything acknowledged is there.
+#[test]
+fn a_full_disk_loses_nothing() {
+    if let Err(missing) = environment::kubectl() {
+        return missing.skip();
+    }
+    let scratch = Scratch::new("full");
+    let (directory, script, small) = (scratch.path(), scratch.path().join("limited"), scratch.path().join("small"));
+    std::fs::write(&script, LIMITED).expect("a script");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("an executable script");
+    std::fs::write(&small, "").expect("a mark");
+    let (data, kubeconfig) = (directory.join("data"), directory.join("kubeconfig"));
+    let start = || {
+        let mut command = Command::new(&script);
+        command.args(["serve", "--listen=127.0.0.1:0", "--data-dir", text(&data)]).stdin(Stdio::null());
+        command.args(["--write-kubeconfig", text(&kubeconfig)]).env("CONCERT", environment::binary("concert"));
+        let process = Process::spawn("limited", command, directory);
+        process.wait_for_line("ready https://", SOON);
+        (process, Api::new(&Kubectl::new(&kubeconfig)))
+    };
+    let (process, api) = start();
+    let mut connection = api.connect().expect("a connection");
+    let filler = "x".repeat(20_000);
+    let acknowledged = (0..)
+        .take_while(|number| {
+            let object = json!({"metadata": {"name": format!("o{number}")}, "data": {"filler": filler}});
+            connection.request("POST", CONFIG_MAPS, Some(&object)).is_ok_and(|answer| answer.code == 201)
+        })
+        .count();
+    process.assert_exit(Exit::Code(4), SOON);
+    let said = process.stderr();
+    assert!(said.contains("the store has failed") && said.contains("make room"), "{said}");
+    assert!(acknowledged > 10, "{acknowledged}");
+    std::fs::remove_file(&small).expect("more room");
+    let (_process, api) = start();
+    let there = names(&api).iter().filter(|name| name.starts_with('o')).count();
+    assert!(there == acknowledged || there == acknowledged + 1, "{there} of {acknowledged}");
+    create(&api, "more");
 }
 
 on_embedded_only!(a_running_store_is_backed_up_and_restored, a_damaged_store_is_refused_and_replaced);

@@ -104,6 +104,14 @@ impl Server {
         server
     }
 
+    /// The same with the limits of `options`.
+    ///
+    /// # Errors
+    /// They leave no room for the first namespaces.
+    pub async fn in_memory_with(options: Options, world: World) -> Result<Self, StartError> {
+        Self::on(Store::in_memory_with(options, &world), world).await
+    }
+
     /// A server on the store in `directory`, opened or made there.
     ///
     /// # Errors

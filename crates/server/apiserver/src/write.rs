@@ -450,6 +450,7 @@ pub(crate) fn is_released(resource: &Resource, object: &Value) -> bool {
 pub(crate) fn refused(error: &WriteError) -> Status {
     match error {
         WriteError::OverQuota { .. } => Status::failure(507, "InsufficientStorage", error.to_string()),
+        WriteError::Unknown { .. } => Status::failure(504, "Timeout", error.to_string()),
         WriteError::Conflict { .. } | WriteError::Failed(_) | WriteError::Closed => Status::internal(error),
     }
 }

@@ -19,6 +19,9 @@ const MAX_BATCH: usize = 512;
 const QUEUE: usize = 4096;
 /// Over quota, an object may still grow by this much with each write.
 const SMALL_CHANGE: u64 = 1024;
+/// How long a writer waits for the disk; after that it only knows that it does not know. The real server gives a
+/// request a minute.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// With nobody writing, the committer looks after the window and the interval this often.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -231,18 +234,9 @@ impl<B: Beside> Driver<B> {
                     let line = line.lock().unwrap_or_else(PoisonError::into_inner);
                     line.as_ref().map(|line| line.writes.clone()).ok_or(WriteError::Closed)?
                 };
-                let (answer, answered) = oneshot::channel();
-                let mut waiting = Waiting { write, answer };
-                while let Err(refused) = sender.try_send(waiting) {
-                    match refused {
-                        mpsc::TrySendError::Full(back) => waiting = back,
-                        mpsc::TrySendError::Disconnected(_) => return Err(WriteError::Closed),
-                    }
-                    tokio::time::sleep(Duration::from_millis(1)).await;
-                }
-                // Whoever closes the store waits for all ways to it to end, perhaps on the thread that polls this.
-                drop(sender);
-                answered.await.unwrap_or(Err(WriteError::Closed))
+                let key = write.key.clone();
+                let answer = tokio::time::timeout(PATIENCE, enqueue(sender, write)).await;
+                answer.unwrap_or(Err(WriteError::Unknown { key, after: PATIENCE }))
             }
         }
     }
@@ -260,6 +254,22 @@ impl<B: Beside> Driver<B> {
             }
         }
     }
+}
+
+/// Waits for a place in the line, and then for the answer.
+async fn enqueue<B>(sender: mpsc::SyncSender<Waiting<B>>, write: Write) -> Answer<B> {
+    let (answer, answered) = oneshot::channel();
+    let mut waiting = Waiting { write, answer };
+    while let Err(refused) = sender.try_send(waiting) {
+        match refused {
+            mpsc::TrySendError::Full(back) => waiting = back,
+            mpsc::TrySendError::Disconnected(_) => return Err(WriteError::Closed),
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // Whoever closes the store waits for all ways to it to end, perhaps on the thread that polls this.
+    drop(sender);
+    answered.await.unwrap_or(Err(WriteError::Closed))
 }
 
 impl<B: Beside> Drop for Driver<B> {

@@ -122,6 +122,14 @@ pub enum WriteError {
         /// How many there may be.
         quota: u64,
     },
+    /// The disk takes too long: the write may still happen.
+    #[error("the disk has not answered within {} s: whether {key} was written is not known yet", .after.as_secs())]
+    Unknown {
+        /// Which object.
+        key: Key,
+        /// How long was waited.
+        after: Duration,
+    },
     /// The store has been closed.
     #[error("cannot write: the store is closed")]
     Closed,
@@ -225,8 +233,14 @@ impl<B: Beside> Store<B> {
     /// An empty store in memory.
     #[must_use]
     pub fn in_memory(world: &World, window: Window) -> Self {
+        Self::in_memory_with(Options { window, ..Options::default() }, world)
+    }
+
+    /// An empty store in memory, with the limits of `options`.
+    #[must_use]
+    pub fn in_memory_with(options: Options, world: &World) -> Self {
         let view = View { state: Snapshot::empty(), history: History::new(0) };
-        Self::inline(view, None, world, window.limits(), world.random.uuid())
+        Self::inline(view, None, world, options.limits(), world.random.uuid())
     }
 
     /// Opens or creates the store in `directory`.
@@ -234,7 +248,10 @@ impl<B: Beside> Store<B> {
     /// # Errors
     /// The directory cannot be used, is in use, or holds a damaged store.
     pub fn open(directory: &Path, options: Options, world: &World) -> Result<Self, OpenError> {
-        let opened = disk::open(directory, options.durability, world)?;
+        Self::threaded(disk::open(directory, options.durability, world)?, options, world)
+    }
+
+    fn threaded(opened: disk::Opened<B>, options: Options, world: &World) -> Result<Self, OpenError> {
         let view = opened.view;
         let published = Published::new(view.clone());
         let committer = Committer::new(
@@ -246,6 +263,18 @@ impl<B: Beside> Store<B> {
         );
         let driver = Driver::thread(committer).map_err(|source| OpenError::Thread { source })?;
         Ok(Self(Arc::new(Inner { published, driver, cluster_id: opened.cluster_id })))
+    }
+
+    /// The same on any redb backend, with a thread of its own: for disks that are slow.
+    ///
+    /// # Errors
+    /// The backend holds a damaged store or fails.
+    pub fn open_threaded_on(
+        backend: impl redb::StorageBackend,
+        options: Options,
+        world: &World,
+    ) -> Result<Self, OpenError> {
+        Self::threaded(disk::open_on(backend, options.durability, world)?, options, world)
     }
 
     /// Opens or creates the store on any redb backend, committing inline: for simulated disks.

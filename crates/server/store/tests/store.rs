@@ -290,6 +290,22 @@ fn readers_do_not_wait_for_the_disk() {
     assert!(text(&store, "b").is_some());
 }
 
+/// A writer does not wait for ever; what became of its write, it can read later.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_the_disk_does_not_answer_is_unknown() {
+    let gate = Arc::new(redb_memory::Gate::default());
+    let backend = redb_memory::Gated(redb_memory::Handle(Arc::default()), Arc::clone(&gate));
+    let store = Store::<()>::open_threaded_on(backend, Options::default(), &World::simulated(1)).unwrap();
+    gate.close();
+    let unknown = put(&store, "a", Expect::Absent, 1).await.unwrap_err();
+    assert!(matches!(unknown, WriteError::Unknown { .. }), "{unknown}");
+    assert!(unknown.to_string().contains("within 30 s"), "{unknown}");
+    assert!(text(&store, "a").is_none());
+    gate.open();
+    store.close();
+    assert!(text(&store, "a").is_some(), "it happened after all");
+}
+
 #[tokio::test]
 async fn a_backup_of_a_running_store_becomes_a_new_one() {
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
