@@ -17,7 +17,7 @@ const AT_ONCE: usize = 24;
 
 /// How long something asynchronous may take. The real server needs seconds for a new definition, and our machines are
 /// rarely idle.
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(25);
 
 /// How often we ask for it.
 const POLL: Duration = Duration::from_millis(50);

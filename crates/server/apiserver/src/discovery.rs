@@ -2,15 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
+use concert_api::{Gvk, version_rank};
 use http::{HeaderValue, Response, header};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::Server;
-use crate::kinds::{Kinds, Resource, Version};
+use crate::kinds::{self, Kinds, Resource, Version};
 use crate::respond::{self, Body, Form};
 
-const VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
+/// As the real server orders them: one order for built-in kinds, another for custom ones.
+const BUILTIN_VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+const CUSTOM_VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 /// The documents of one state of the kinds, made when first asked for.
@@ -40,7 +46,11 @@ impl Server {
             ["apis", group, version] => resources(&kinds, group, version),
             _ => None,
         };
-        found.map_or_else(respond::nowhere, |document| respond::json(200, &document))
+        match found {
+            Some(document) => respond::json(200, &document),
+            None if segments.first() == Some(&"api") => respond::failure(&respond::no_resource()),
+            None => respond::nowhere(),
+        }
     }
 }
 
@@ -70,6 +80,12 @@ pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
+/// What tells clients that the stored version has changed; computed as by the real server.
+fn storage_version_hash(gvk: &Gvk) -> String {
+    let digest = Sha256::digest(format!("{}/{}/{}", gvk.group, gvk.version, gvk.kind));
+    BASE64_STANDARD.encode(&digest[..8])
+}
+
 /// Versions by group, the preferred one first: stable before beta before alpha, higher before lower.
 fn groups(kinds: &Kinds) -> BTreeMap<String, Vec<String>> {
     let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -77,27 +93,9 @@ fn groups(kinds: &Kinds) -> BTreeMap<String, Vec<String>> {
         groups.entry(group).or_default().push(version);
     }
     for versions in groups.values_mut() {
-        versions.sort_by_key(|version| std::cmp::Reverse(rank(version)));
+        versions.sort_by_key(|version| std::cmp::Reverse(version_rank(version)));
     }
     groups
-}
-
-/// `v2` > `v1` > `v2beta1` > `v1beta2` > `v1alpha1` > anything else.
-fn rank(version: &str) -> (u8, u64, u64) {
-    let Some(rest) = version.strip_prefix('v') else { return (0, 0, 0) };
-    let split = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    let (major, suffix) = rest.split_at(split);
-    let number = |text: &str| text.parse::<u64>().unwrap_or(0);
-    let (stability, minor) = if suffix.is_empty() {
-        (3, 0)
-    } else if let Some(minor) = suffix.strip_prefix("beta") {
-        (2, number(minor))
-    } else if let Some(minor) = suffix.strip_prefix("alpha") {
-        (1, number(minor))
-    } else {
-        return (0, 0, 0);
-    };
-    (stability, number(major), minor)
 }
 
 fn group(name: &str, versions: &[String], alone: bool) -> Value {
@@ -131,30 +129,53 @@ fn legacy(resource: &Resource, version: &Version) -> Vec<Value> {
     let mut entry = json!({
         "name": resource.id.resource.as_ref(), "singularName": resource.singular, "namespaced": resource.namespaced,
         "kind": resource.kind, "verbs": verbs(resource),
-        "storageVersionHash": format!("{:016x}", fingerprint(resource.storage().gvk.to_string().as_bytes())),
+        "storageVersionHash": storage_version_hash(&resource.storage().gvk),
     });
     extend_names(&mut entry, resource);
-    let status = json!({
-        "name": format!("{}/status", resource.id.resource), "singularName": "", "namespaced": resource.namespaced,
-        "kind": resource.kind, "verbs": STATUS_VERBS,
-    });
-    let token = json!({
-        "name": "serviceaccounts/token", "singularName": "", "namespaced": true, "group": "authentication.k8s.io",
-        "version": "v1", "kind": "TokenRequest", "verbs": ["create"],
-    });
-    let has_token = resource.id.group.is_empty() && &*resource.id.resource == "serviceaccounts";
-    let parts = [version.status.then_some(status), has_token.then_some(token)];
     if resource.is_answered()
         && let Some(members) = entry.as_object_mut()
     {
         members.remove("storageVersionHash");
     }
-    std::iter::once(entry).chain(parts.into_iter().flatten()).collect()
+    let mut entries = vec![entry];
+    let part = |name: &str, verbs: &[&str]| {
+        json!({
+            "name": format!("{}/{name}", resource.id.resource), "singularName": "",
+            "namespaced": resource.namespaced, "kind": resource.kind, "verbs": verbs,
+        })
+    };
+    if resource.id == kinds::namespaces() {
+        entries.push(part("finalize", &["update"]));
+    }
+    if version.status {
+        entries.push(part("status", &STATUS_VERBS));
+    }
+    if version.scale.is_some() {
+        let mut scale = part("scale", &STATUS_VERBS);
+        (scale["group"], scale["version"], scale["kind"]) = ("autoscaling".into(), "v1".into(), "Scale".into());
+        entries.push(scale);
+    }
+    if has_tokens(resource) {
+        entries.push(json!({
+            "name": "serviceaccounts/token", "singularName": "", "namespaced": true, "group": "authentication.k8s.io",
+            "version": "v1", "kind": "TokenRequest", "verbs": ["create"],
+        }));
+    }
+    entries
 }
 
-/// What can be done with a resource.
-fn verbs(resource: &Resource) -> &'static [&'static str] {
-    if resource.is_answered() { &["create"] } else { &VERBS }
+/// Whether tokens are issued for its objects.
+fn has_tokens(resource: &Resource) -> bool {
+    resource.id.group.is_empty() && &*resource.id.resource == "serviceaccounts"
+}
+
+/// What can be done with a resource. Namespaces alone are not deleted in collections.
+fn verbs(resource: &Resource) -> Vec<&'static str> {
+    if resource.is_answered() {
+        return vec!["create"];
+    }
+    let all = if resource.is_custom() { CUSTOM_VERBS } else { BUILTIN_VERBS };
+    all.into_iter().filter(|verb| *verb != "deletecollection" || resource.deletes_collections()).collect()
 }
 
 fn extend_names(entry: &mut Value, resource: &Resource) {
@@ -198,10 +219,17 @@ fn aggregated_resource(resource: &Resource, version: &Version) -> Value {
     });
     extend_names(&mut entry, resource);
     let mut parts = Vec::new();
+    if resource.id == kinds::namespaces() {
+        parts.push(json!({"subresource": "finalize", "responseKind": kind, "verbs": ["update"]}));
+    }
     if version.status {
         parts.push(json!({"subresource": "status", "responseKind": kind, "verbs": STATUS_VERBS}));
     }
-    if resource.id.group.is_empty() && &*resource.id.resource == "serviceaccounts" {
+    if version.scale.is_some() {
+        let scale = json!({"group": "autoscaling", "version": "v1", "kind": "Scale"});
+        parts.push(json!({"subresource": "scale", "responseKind": scale, "verbs": STATUS_VERBS}));
+    }
+    if has_tokens(resource) {
         let kind = json!({"group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest"});
         parts.push(json!({"subresource": "token", "responseKind": kind, "verbs": ["create"]}));
     }
@@ -218,7 +246,7 @@ mod tests {
     #[test]
     fn versions_are_ranked_as_kubernetes_ranks_them() {
         let mut versions = vec!["v1alpha1", "foo", "v2beta1", "v1", "v10", "v1beta2", "v2"];
-        versions.sort_by_key(|version| std::cmp::Reverse(rank(version)));
+        versions.sort_by_key(|version| std::cmp::Reverse(version_rank(version)));
         assert_eq!(versions, ["v10", "v2", "v1", "v2beta1", "v1beta2", "v1alpha1", "foo"]);
     }
 }

@@ -52,10 +52,12 @@ mod residents;
 mod respond;
 mod review;
 mod rules;
+mod scale;
 mod select;
 mod server;
 mod table;
 mod target;
+mod terminating;
 mod watch;
 mod write;
 

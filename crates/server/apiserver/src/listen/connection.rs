@@ -194,7 +194,7 @@ mod tests {
             "/livez",
             "/readyz",
             "/readyz/ping",
-            "/concert/backup",
+            crate::BACKUP_PATH,
             "/foo",
         ];
         let mut paths: Vec<String> = fixed.iter().map(ToString::to_string).collect();
