@@ -156,6 +156,8 @@ async fn certificates_and_tokens_say_who_asks() {
     };
     assert!(plane.raw(None, &list("bobtoken")).await.unwrap().starts_with("HTTP/1.1 403"));
     assert!(plane.raw(None, &list(administrator)).await.unwrap().starts_with("HTTP/1.1 200"));
+    let head = plane.raw(None, &list(administrator).replacen("GET", "HEAD", 1)).await.unwrap();
+    assert!(head.starts_with("HTTP/1.1 ") && head.ends_with("\r\n\r\n"), "{head}");
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -48,8 +49,9 @@ pub(super) async fn serve(stream: TcpStream, context: Context) {
         let (server, peer, pulse) = (server.clone(), Arc::clone(&peer), Arc::clone(&readers));
         async move {
             let _active = Active::new(&pulse);
+            let head = request.method() == http::Method::HEAD;
             let answer = answer(&server, request, (*peer).as_ref()).await;
-            Ok::<_, Infallible>(pulse.watched(answer))
+            Ok::<_, Infallible>(pulse.watched(if head { without_body(answer) } else { answer }))
         }
     });
     let builder = builder(&limits);
@@ -105,6 +107,15 @@ fn builder(limits: &ConnectionLimits) -> auto::Builder<TokioExecutor> {
         .keep_alive_interval(limits.ping)
         .keep_alive_timeout(limits.ping);
     builder
+}
+
+/// The answer to HEAD: all but the body, which HTTP/2 clients take for a fault.
+fn without_body(response: http::Response<Body>) -> http::Response<Body> {
+    let (mut parts, body) = response.into_parts();
+    if let Some(length) = http_body::Body::size_hint(&body).exact() {
+        parts.headers.insert(http::header::CONTENT_LENGTH, length.into());
+    }
+    http::Response::from_parts(parts, http_body_util::Empty::new().boxed_unsync())
 }
 
 /// Who is at the other end, if they have shown a certificate that we believe.
