@@ -35,6 +35,7 @@
 //! - `actor`: providers and reconcilers that are killed and started again
 //! - `api`: plain requests, for tests that need many
 //! - [`differential`]: the same requests to both servers, and what differs in their answers
+//! - [`history`]: whether what many clients saw could have happened in order; pure
 //! - `kubectl`, `process`, `patience`, `dice`, `scratch`: what tests are written with
 //! - `reaper`: nothing outlives the test run, even one that was killed
 
@@ -44,6 +45,7 @@ mod control_plane;
 mod dice;
 pub mod differential;
 pub mod environment;
+pub mod history;
 mod kubectl;
 mod patience;
 mod process;

@@ -42,21 +42,22 @@ impl LabelSelector {
         match tokens.peek() {
             "" => return Ok(Self(requirements)),
             first if first != "!" && is_operator(first) => {
-                return Err(out_of_place(first, "!, identifier, or 'end of string'"));
+                return Err(found(first, ", expected: !, identifier, or 'end of string'"));
             }
             _ => {}
         }
         loop {
-            requirements.push(requirement(&mut tokens)?);
+            let one = requirement(&mut tokens);
+            requirements.push(one.map_err(|error| SelectorError(format!("unable to parse requirement: {error}")))?);
             match tokens.next() {
                 "" => return Ok(Self(requirements)),
                 "," => match tokens.peek() {
                     next if next.is_empty() || (next != "!" && is_operator(next)) => {
-                        return Err(out_of_place(next, "identifier after ','"));
+                        return Err(found(next, ", expected: identifier after ','"));
                     }
                     _ => {}
                 },
-                found => return Err(out_of_place(found, "',' or 'end of string'")),
+                other => return Err(found(other, ", expected: ',' or 'end of string'")),
             }
         }
     }
@@ -85,14 +86,8 @@ impl LabelSelector {
     }
 }
 
-/// Something between requirements.
-fn out_of_place(found: &str, expected: &str) -> SelectorError {
-    SelectorError(format!("found '{found}', expected: {expected}"))
-}
-
-/// Something within a requirement.
-fn unexpected(found: &str, expected: &str) -> SelectorError {
-    SelectorError(format!("unable to parse requirement: found '{found}', expected: {expected}"))
+fn found(token: &str, expected: &str) -> SelectorError {
+    SelectorError(format!("found '{token}'{expected}"))
 }
 
 fn requirement(tokens: &mut Tokens<'_>) -> Result<(String, Test), SelectorError> {
@@ -100,11 +95,10 @@ fn requirement(tokens: &mut Tokens<'_>) -> Result<(String, Test), SelectorError>
     let negated = first == "!";
     let key = if negated { tokens.next() } else { first };
     if key.is_empty() || is_operator(key) {
-        return Err(unexpected(key, "identifier"));
+        return Err(found(key, ", expected: identifier"));
     }
     if let Some(fault) = names::qualified_faults(key).first() {
-        let fault = fault.replace("a qualified name must", "a valid label key must");
-        return Err(SelectorError(format!("unable to parse requirement: <nil>: Invalid value: {key:?}: {fault}")));
+        return Err(SelectorError(format!("<nil>: Invalid value: {key:?}: {fault}")));
     }
     if negated {
         return Ok((key.to_owned(), Test::Absent));
@@ -118,62 +112,75 @@ fn requirement(tokens: &mut Tokens<'_>) -> Result<(String, Test), SelectorError>
         }
         "=" | "==" => {
             tokens.next();
-            Test::In(vec![checked_value(one_value(tokens)?, key)?])
+            Test::In(vec![one_value(tokens, key)?])
         }
         "!=" => {
             tokens.next();
-            Test::NotIn(vec![checked_value(one_value(tokens)?, key)?])
+            Test::NotIn(vec![one_value(tokens, key)?])
         }
         ">" | "<" => {
             let greater = tokens.next() == ">";
-            let value = one_value(tokens)?;
+            let value = exact_value(tokens)?;
             let bound = value.parse().map_err(|_| {
                 SelectorError(format!(
-                    "unable to parse requirement: values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
+                    "values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
                 ))
             })?;
             if greater { Test::Greater(bound) } else { Test::Less(bound) }
         }
-        found => return Err(unexpected(found, "in, notin, =, ==, !=, gt, lt")),
+        other => return Err(found(other, ", expected: in, notin, =, ==, !=, gt, lt")),
     };
     Ok((key.to_owned(), test))
 }
 
-fn one_value<'a>(tokens: &mut Tokens<'a>) -> Result<&'a str, SelectorError> {
+fn exact_value<'a>(tokens: &mut Tokens<'a>) -> Result<&'a str, SelectorError> {
     match tokens.peek() {
         "" | "," => Ok(""),
-        operator if is_operator(operator) => Err(unexpected(operator, "identifier")),
+        operator if is_operator(operator) => Err(found(operator, ", expected: identifier")),
         _ => Ok(tokens.next()),
     }
+}
+
+fn one_value(tokens: &mut Tokens<'_>, key: &str) -> Result<String, SelectorError> {
+    let value = exact_value(tokens)?.to_owned();
+    check_values(key, std::slice::from_ref(&value))?;
+    Ok(value)
 }
 
 fn value_list(tokens: &mut Tokens<'_>, key: &str) -> Result<Vec<String>, SelectorError> {
     let open = tokens.next();
     if open != "(" {
-        // The real server has no comma here.
-        return Err(SelectorError(format!("unable to parse requirement: found '{open}' expected: '('")));
+        return Err(found(open, " expected: '('"));
     }
     let mut values = Vec::new();
     loop {
         match tokens.peek() {
             "," | ")" => values.push(String::new()),
-            _ => values.push(checked_value(tokens.next(), key)?),
+            other if other.is_empty() || is_operator(other) => {
+                return Err(found(other, ", expected: ',', ')' or identifier"));
+            }
+            _ => values.push(tokens.next().to_owned()),
         }
         match tokens.next() {
             "," => {}
-            ")" => return Ok(values),
-            found => return Err(unexpected(found, "',' or ')'")),
+            ")" => break,
+            other => return Err(found(other, ", expected: ',' or ')'")),
         }
     }
+    // The real server keeps them as a sorted set, and counts in it.
+    values.sort();
+    values.dedup();
+    check_values(key, &values)?;
+    Ok(values)
 }
 
-fn checked_value(value: &str, key: &str) -> Result<String, SelectorError> {
-    match names::label_value_faults(value).first() {
-        None => Ok(value.to_owned()),
-        Some(fault) => Err(SelectorError(format!(
-            "unable to parse requirement: values[0][{key}]: Invalid value: {value:?}: {fault}"
-        ))),
+fn check_values(key: &str, values: &[String]) -> Result<(), SelectorError> {
+    for (place, value) in values.iter().enumerate() {
+        if let Some(fault) = names::label_value_faults(value).first() {
+            return Err(SelectorError(format!("values[{place}][{key}]: Invalid value: {value:?}: {fault}")));
+        }
     }
+    Ok(())
 }
 
 const OPERATORS: [&str; 9] = ["==", "!=", "=", "!", ",", "(", ")", ">", "<"];
@@ -338,6 +345,41 @@ mod tests {
         for bad in ["=a", "a in b", "a in (b", "a,", ",a", "a=b=c", "a b", "!", "a>x", "-a", "a=-"] {
             assert!(LabelSelector::parse(bad).is_err(), "{bad}");
         }
+    }
+
+    /// Asked of kube-apiserver v1.37.1.
+    #[test]
+    fn refusals_use_the_real_servers_words() {
+        for (selector, words) in [
+            ("=a", "found '=', expected: !, identifier, or 'end of string'"),
+            ("a in b", "unable to parse requirement: found 'b' expected: '('"),
+            ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
+            ("a,", "found '', expected: identifier after ','"),
+            (",a", "found ',', expected: !, identifier, or 'end of string'"),
+            ("a=b=c", "found '=', expected: ',' or 'end of string'"),
+            ("!", "unable to parse requirement: found '', expected: identifier"),
+            (
+                "a>x",
+                "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer",
+            ),
+            ("/a", "unable to parse requirement: <nil>: Invalid value: \"/a\": prefix part must be non-empty"),
+            ("a===b", "unable to parse requirement: found '=', expected: identifier"),
+            ("!a=b", "found '=', expected: ',' or 'end of string'"),
+            ("a notin", "unable to parse requirement: found '' expected: '('"),
+            ("!!a", "unable to parse requirement: found '!', expected: identifier"),
+            ("a in (b))", "found ')', expected: ',' or 'end of string'"),
+            ("a,,b", "found ',', expected: identifier after ','"),
+            ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
+        ] {
+            assert_eq!(LabelSelector::parse(selector).unwrap_err().to_string(), words, "{selector}");
+        }
+        let bad_value = LabelSelector::parse("a in (b,-)").unwrap_err().to_string();
+        assert!(
+            bad_value.starts_with("unable to parse requirement: values[0][a]: Invalid value: \"-\":"),
+            "{bad_value}"
+        );
+        let field = FieldSelector::parse("a=b=c").unwrap_err().to_string();
+        assert_eq!(field, "invalid field selector: unescaped character in value: 61");
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub struct Status {
     pub message: String,
     /// What it is about.
     pub details: Option<Box<Details>>,
+    /// A token with which a list can go on all the same; empty if there is none.
+    pub continue_token: String,
 }
 
 /// What a [`Status`] is about.
@@ -65,7 +67,7 @@ impl Status {
     /// A failure with a code, a reason and a message.
     #[must_use]
     pub fn failure(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None }
+        Self { code, reason, message: message.into(), details: None, continue_token: String::new() }
     }
 
     /// 404: no such object.
@@ -202,6 +204,9 @@ impl Status {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "code": self.code,
         });
+        if !self.continue_token.is_empty() {
+            body["metadata"]["continue"] = self.continue_token.as_str().into();
+        }
         if !self.reason.is_empty() {
             body["reason"] = self.reason.into();
         }

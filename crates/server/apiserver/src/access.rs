@@ -15,8 +15,8 @@ mod policy;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use concert_api::{Details, GroupResource, Status};
-use http::HeaderMap;
 use http::request::Parts;
+use http::{HeaderMap, Response};
 use serde_json::Value;
 
 use crate::Server;
@@ -25,6 +25,8 @@ use crate::auth::service_account::{self, Claims, Signer};
 use crate::auth::tokens::TokenFile;
 use crate::auth::{self, MASTERS, Token, User, bearer};
 use crate::kinds;
+use crate::limits::{self, Counts, Limits, Permit};
+use crate::respond::{self, Body};
 pub(crate) use action::{Action, Named, On};
 pub(crate) use policy::{Policy, Rule, Verdict, quoted};
 
@@ -59,6 +61,7 @@ pub(crate) struct Access {
     mode: RwLock<Authorization>,
     identity: RwLock<Arc<Identity>>,
     cached: Mutex<Option<Cached>>,
+    counts: Counts,
 }
 
 /// The policy as of a revision.
@@ -71,7 +74,10 @@ struct Cached {
 impl Access {
     /// The same mode and users, for a fork.
     pub(crate) fn fork(&self) -> Self {
-        Self { mode: RwLock::new(self.mode()), identity: RwLock::new(self.identity()), cached: Mutex::default() }
+        let counts = Counts::default();
+        counts.set(self.counts.limits());
+        let (mode, identity) = (RwLock::new(self.mode()), RwLock::new(self.identity()));
+        Self { mode, identity, cached: Mutex::default(), counts }
     }
 
     pub(crate) fn mode(&self) -> Authorization {
@@ -80,6 +86,25 @@ impl Access {
 
     pub(crate) fn identity(&self) -> Arc<Identity> {
         Arc::clone(&self.identity.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A request that was let in.
+#[derive(Debug, Default)]
+pub(crate) struct Admitted {
+    /// On whose behalf it is made; `None`: this process's own.
+    pub(crate) caller: Option<Arc<User>>,
+    /// Its place among those that are answered at once.
+    permit: Option<Permit>,
+}
+
+impl Admitted {
+    /// The answer, which keeps the place until it is sent.
+    pub(crate) fn holds(self, response: Response<Body>) -> Response<Body> {
+        match self.permit {
+            Some(permit) => limits::held(response, permit),
+            None => response,
+        }
     }
 }
 
@@ -154,17 +179,29 @@ impl Server {
         found.is_some_and(|account| !account.is_deleting() && account.uid() == claims.uid)
     }
 
-    /// Lets a request in: gives on whose behalf it is made (`None`: this process's own), or refuses it. Nothing of the
-    /// body has been read.
-    pub(crate) fn admit(&self, parts: &Parts) -> Result<(Option<Arc<User>>, Action), Status> {
+    /// Sets how much may be going on at once.
+    pub fn limit(&self, limits: Limits) {
+        self.access().counts.set(limits);
+    }
+
+    /// Lets a request in, or gives the answer that refuses it. Nothing of the body has been read.
+    pub(crate) fn admit(&self, parts: &Parts) -> Result<Admitted, Box<Response<Body>>> {
         let action = Action::of(&parts.method, &parts.uri);
-        let Some(user) = parts.extensions.get::<User>() else { return Ok((None, action)) };
+        let Some(sender) = parts.extensions.get::<User>() else { return Ok(Admitted::default()) };
+        // Who asks too much is counted by their own name, whoever they act as.
+        let permit = self.access().counts.enter(sender, &action).ok_or_else(|| Box::new(limits::too_many()))?;
+        let user = self.acting(sender, parts, &action).map_err(|status| Box::new(respond::failure(&status)))?;
+        Ok(Admitted { caller: Some(Arc::new(user)), permit: Some(permit) })
+    }
+
+    /// On whose behalf a request is made, if they may do it.
+    fn acting(&self, sender: &User, parts: &Parts, action: &Action) -> Result<User, Status> {
         let user = match auth::impersonate::wanted(&parts.headers)? {
-            Some(wanted) => self.impersonate(user, &wanted, &action)?,
-            None => user.clone(),
+            Some(wanted) => self.impersonate(sender, &wanted, action)?,
+            None => sender.clone(),
         };
-        self.require(&user, &action)?;
-        Ok((Some(Arc::new(user)), action))
+        self.require(&user, action)?;
+        Ok(user)
     }
 
     /// Refuses what this user may not do.

@@ -45,6 +45,21 @@ impl Server {
             let _ = Box::pin(self.delete(&target, &DeleteOptions::default())).await;
         }
         self.release_if_empty(owner).await;
+        if owner.resource == kinds::namespaces() {
+            self.say_what_remains(owner).await;
+        }
+    }
+
+    /// Whether anything is left that dies with this one.
+    fn has_contents(&self, owner: &Key) -> bool {
+        let snapshot = self.store().snapshot();
+        if owner.resource == kinds::definitions() {
+            return snapshot.count(&instances_of(&owner.object.name)) > 0;
+        }
+        let namespace = Some(owner.object.name.as_ref());
+        let kinds = self.kinds();
+        let mut resources = kinds.iter().filter(|one| one.namespaced && owner.resource == kinds::namespaces());
+        resources.any(|one| snapshot.range(&one.stored_as, namespace, None).next().is_some())
     }
 
     /// The objects that die with this one.
@@ -89,7 +104,7 @@ impl Server {
         let terminating = |entry: &Stored| entry.beside.object.as_ref().is_some_and(concert_api::Object::is_deleting);
         let waits = |server: &Self| {
             let snapshot = server.store().snapshot();
-            snapshot.get(owner).is_some_and(|entry| terminating(entry)) && server.contents(owner).is_empty()
+            snapshot.get(owner).is_some_and(|entry| terminating(entry)) && !server.has_contents(owner)
         };
         if waits(self) {
             self.edit(owner, release).await;

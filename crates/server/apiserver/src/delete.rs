@@ -15,7 +15,7 @@ use crate::kinds;
 use crate::target::Target;
 use crate::write::{is_released, refused};
 
-pub(crate) use options::{DeleteOptions, FOREGROUND, ORPHAN, Policy, exactly};
+pub(crate) use options::{DeleteOptions, FOREGROUND, ORPHAN, Policy, exactly, json_type};
 
 /// Holds a definition until its objects are gone.
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";

@@ -11,10 +11,12 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::Server;
-use crate::kinds::{Kinds, Resource, Version};
+use crate::kinds::{self, Kinds, Resource, Version};
 use crate::respond::{self, Body, Form};
 
-const VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
+/// As the real server orders them: one order for built-in kinds, another for custom ones.
+const BUILTIN_VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+const CUSTOM_VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 /// The documents of one state of the kinds, made when first asked for.
@@ -130,27 +132,50 @@ fn legacy(resource: &Resource, version: &Version) -> Vec<Value> {
         "storageVersionHash": storage_version_hash(&resource.storage().gvk),
     });
     extend_names(&mut entry, resource);
-    let status = json!({
-        "name": format!("{}/status", resource.id.resource), "singularName": "", "namespaced": resource.namespaced,
-        "kind": resource.kind, "verbs": STATUS_VERBS,
-    });
-    let token = json!({
-        "name": "serviceaccounts/token", "singularName": "", "namespaced": true, "group": "authentication.k8s.io",
-        "version": "v1", "kind": "TokenRequest", "verbs": ["create"],
-    });
-    let has_token = resource.id.group.is_empty() && &*resource.id.resource == "serviceaccounts";
-    let parts = [version.status.then_some(status), has_token.then_some(token)];
     if resource.is_answered()
         && let Some(members) = entry.as_object_mut()
     {
         members.remove("storageVersionHash");
     }
-    std::iter::once(entry).chain(parts.into_iter().flatten()).collect()
+    let mut entries = vec![entry];
+    let part = |name: &str, verbs: &[&str]| {
+        json!({
+            "name": format!("{}/{name}", resource.id.resource), "singularName": "",
+            "namespaced": resource.namespaced, "kind": resource.kind, "verbs": verbs,
+        })
+    };
+    if resource.id == kinds::namespaces() {
+        entries.push(part("finalize", &["update"]));
+    }
+    if version.status {
+        entries.push(part("status", &STATUS_VERBS));
+    }
+    if version.scale.is_some() {
+        let mut scale = part("scale", &STATUS_VERBS);
+        (scale["group"], scale["version"], scale["kind"]) = ("autoscaling".into(), "v1".into(), "Scale".into());
+        entries.push(scale);
+    }
+    if has_tokens(resource) {
+        entries.push(json!({
+            "name": "serviceaccounts/token", "singularName": "", "namespaced": true, "group": "authentication.k8s.io",
+            "version": "v1", "kind": "TokenRequest", "verbs": ["create"],
+        }));
+    }
+    entries
 }
 
-/// What can be done with a resource.
-fn verbs(resource: &Resource) -> &'static [&'static str] {
-    if resource.is_answered() { &["create"] } else { &VERBS }
+/// Whether tokens are issued for its objects.
+fn has_tokens(resource: &Resource) -> bool {
+    resource.id.group.is_empty() && &*resource.id.resource == "serviceaccounts"
+}
+
+/// What can be done with a resource. Namespaces alone are not deleted in collections.
+fn verbs(resource: &Resource) -> Vec<&'static str> {
+    if resource.is_answered() {
+        return vec!["create"];
+    }
+    let all = if resource.is_custom() { CUSTOM_VERBS } else { BUILTIN_VERBS };
+    all.into_iter().filter(|verb| *verb != "deletecollection" || resource.deletes_collections()).collect()
 }
 
 fn extend_names(entry: &mut Value, resource: &Resource) {
@@ -194,10 +219,17 @@ fn aggregated_resource(resource: &Resource, version: &Version) -> Value {
     });
     extend_names(&mut entry, resource);
     let mut parts = Vec::new();
+    if resource.id == kinds::namespaces() {
+        parts.push(json!({"subresource": "finalize", "responseKind": kind, "verbs": ["update"]}));
+    }
     if version.status {
         parts.push(json!({"subresource": "status", "responseKind": kind, "verbs": STATUS_VERBS}));
     }
-    if resource.id.group.is_empty() && &*resource.id.resource == "serviceaccounts" {
+    if version.scale.is_some() {
+        let scale = json!({"group": "autoscaling", "version": "v1", "kind": "Scale"});
+        parts.push(json!({"subresource": "scale", "responseKind": scale, "verbs": STATUS_VERBS}));
+    }
+    if has_tokens(resource) {
         let kind = json!({"group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest"});
         parts.push(json!({"subresource": "token", "responseKind": kind, "verbs": ["create"]}));
     }

@@ -4,6 +4,7 @@
 //! and no informers. What a crash left half done is found when the ledger begins.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use concert_api::{GroupResource, ObjectKey, Time};
@@ -29,6 +30,8 @@ const EVENT_ROUND: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(crate) struct Housekeeping {
     ledger: tokio::sync::Mutex<Ledger>,
+    /// Every namespace must be looked at again.
+    refurnish: AtomicBool,
     task: std::sync::Mutex<Option<AbortHandle>>,
 }
 
@@ -37,7 +40,12 @@ impl Housekeeping {
     pub(crate) fn fork(&self) -> Self {
         // Whoever is busy with it knows more than the fork's state has; the fork then looks for itself.
         let ledger = self.ledger.try_lock().map(|ledger| ledger.clone()).unwrap_or_default();
-        Self { ledger: tokio::sync::Mutex::new(ledger), task: std::sync::Mutex::default() }
+        Self { ledger: tokio::sync::Mutex::new(ledger), ..Self::default() }
+    }
+
+    /// There is something new for every namespace.
+    pub(crate) fn refurnish(&self) {
+        self.refurnish.store(true, Ordering::Release);
     }
 
     pub(crate) fn stop(&self) {
@@ -85,6 +93,13 @@ impl Server {
         let mut ledger = self.housekeeping().ledger.lock().await;
         loop {
             self.catch_up(&mut ledger);
+            if self.housekeeping().refurnish.swap(false, Ordering::AcqRel) {
+                let namespaces = kinds::namespaces();
+                let snapshot = self.store().snapshot();
+                for (object, _) in snapshot.range(&namespaces, None, None) {
+                    ledger.look_at(Key { resource: namespaces.clone(), object: object.clone() });
+                }
+            }
             let Some(key) = ledger.next() else { return };
             self.look_at(&mut ledger, &key).await;
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
 use concert_api::{GroupResource, Gvk};
-use concert_schema::{Builtin, Column, Definition, Schema, Scope, builtins};
+use concert_schema::{Builtin, Column, Definition, JsonPath, Scale, Schema, Scope, builtins};
 use concert_store::Snapshot;
 use serde_json::Value;
 
@@ -44,12 +44,14 @@ pub(crate) struct Version {
     pub(crate) storage: bool,
     /// Whether status is a subresource.
     pub(crate) status: bool,
+    /// The paths of its scale subresource.
+    pub(crate) scale: Option<Scale>,
+    /// Fields that field selectors may name, beside those of metadata.
+    pub(crate) selectable: Vec<JsonPath>,
     pub(crate) schema: Schema,
     /// The schema of a custom resource as it was written, for OpenAPI.
     pub(crate) openapi: Value,
     pub(crate) columns: Vec<Column>,
-    /// Fields that objects can be selected by, as `spec.color`.
-    pub(crate) selectable: Vec<String>,
     /// Warns those who use it.
     pub(crate) deprecated: Option<String>,
 }
@@ -62,6 +64,11 @@ impl Resource {
     /// Whether its objects can own others, and may be held for their sake when they are deleted. Events cannot.
     pub(crate) fn collects(&self) -> bool {
         self.is_custom() || self.kind != "Event"
+    }
+
+    /// Whether a collection of its objects can be deleted at once.
+    pub(crate) fn deletes_collections(&self) -> bool {
+        self.builtin.is_none_or(|builtin| builtin.deletes_collections)
     }
 
     pub(crate) fn version(&self, name: &str) -> Option<&Version> {
@@ -84,10 +91,11 @@ impl Resource {
             served: true,
             storage: true,
             status: builtin.has_status,
+            scale: None,
+            selectable: Vec::new(),
             schema: builtin.schema.clone(),
             openapi: Value::Null,
             columns: builtin.columns.clone(),
-            selectable: Vec::new(),
             deprecated: None,
         };
         let texts = |list: &[&str]| list.iter().map(ToString::to_string).collect();
@@ -116,10 +124,11 @@ impl Resource {
             served: version.served,
             storage: version.storage,
             status: version.has_status,
+            scale: version.scale,
+            selectable: version.selectable,
             schema: version.schema,
             openapi: version.openapi,
             columns: version.columns,
-            selectable: version.selectable.iter().map(|path| path.text().trim_start_matches('.').to_owned()).collect(),
             deprecated: version.deprecation_warning,
         });
         let id = GroupResource::new(group.as_str(), definition.names.plural);

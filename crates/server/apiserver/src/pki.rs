@@ -204,15 +204,15 @@ impl Pki {
         &self.token
     }
 
-    /// A certificate for a client: the user's name and groups, until then.
+    /// A certificate for a client: the user's name and group (rcgen writes only one), until then.
     ///
     /// # Errors
     /// No key can be made.
-    pub fn issue(&self, user: &str, groups: &[&str], until: SystemTime) -> Result<ClientCertificate, PkiError> {
+    pub fn issue(&self, user: &str, group: Option<&str>, until: SystemTime) -> Result<ClientCertificate, PkiError> {
         let key = KeyPair::generate().map_err(certificate)?;
         let mut params = CertificateParams::default();
-        for group in groups {
-            params.distinguished_name.push(DnType::OrganizationName, *group);
+        if let Some(group) = group {
+            params.distinguished_name.push(DnType::OrganizationName, group);
         }
         params.distinguished_name.push(DnType::CommonName, user);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];

@@ -1,23 +1,25 @@
 //! Getting and listing.
 
+pub(crate) mod options;
+mod token;
+
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::{BufMut, Bytes, BytesMut};
 use concert_api::{ObjectKey, Status};
 use concert_store::{RevisionError, Snapshot};
 use futures::Stream;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::Server;
 use crate::beside::{Parsed, Stored, beginning};
+use crate::delete::DeleteOptions;
 use crate::encode;
 use crate::respond::Form;
+use crate::scale;
 use crate::select::Selection;
 use crate::table;
-use crate::target::{Query, Target};
+use crate::target::{Part, Query, Target};
 
 /// Lists go out in pieces of about this size.
 const PIECE: usize = 64 << 10;
@@ -32,32 +34,41 @@ pub(crate) struct Page {
     remaining: Option<usize>,
 }
 
-/// What a continue token says, as the real server's does: the revision of the first page, and where to go on, below
-/// what is listed.
-#[derive(Serialize, Deserialize)]
-#[serde(default)]
-#[derive(Default)]
-struct Token {
-    v: String,
-    rv: u64,
-    start: String,
-}
-
-/// The version of continue tokens.
-const TOKEN: &str = "meta.k8s.io/v1";
-
 impl Server {
     /// GET of one object.
     pub(crate) async fn get(&self, target: &Target, query: &Query, form: Form) -> Result<Bytes, Status> {
+        let name = target.name.as_deref().unwrap_or_default();
         if let Some(asked) = revision("resourceVersion", &query.resource_version)? {
             self.wait_for(asked).await?;
         }
-        let name = target.name.as_deref().unwrap_or_default();
         let snapshot = self.store().snapshot();
         let Some(entry) = snapshot.get(&target.key(name)) else {
             return Err(Status::not_found(&target.resource.id, name));
         };
+        if target.part == Part::Scale {
+            let object = encode::tree(&target.resource, target.version(), entry)?;
+            return Ok(scale::of(target, &object)?.to_string().into());
+        }
         self.shaped(target, query, form, entry)
+    }
+
+    /// DELETE of a collection: what a list gives, each object with the same options. Gives what was found.
+    pub(crate) async fn delete_collection(
+        &self,
+        target: &Target,
+        query: &Query,
+        options: &DeleteOptions,
+    ) -> Result<Page, Status> {
+        let page = self.page(target, query).await?;
+        for entry in &page.entries {
+            let Some(object) = &entry.beside.object else { continue };
+            match self.delete(&target.at(&object.key()), options).await {
+                Ok(_) => {}
+                Err(status) if status.code == 404 => {}
+                Err(status) => return Err(status),
+            }
+        }
+        Ok(page)
     }
 
     /// One object in the form the client wants.
@@ -69,7 +80,7 @@ impl Server {
             }
             Form::Table => {
                 let object = encode::tree(&target.resource, target.version(), entry)?;
-                let table = table::table(target, query, &[object], &json!({"resourceVersion": revision}), self.now());
+                let table = table::table(target, query, &[object], &json!({"resourceVersion": revision}), self.now())?;
                 Ok(table.to_string().into())
             }
             Form::Metadata => {
@@ -82,7 +93,7 @@ impl Server {
     /// Finds the objects of a list at one revision.
     pub(crate) async fn page(&self, target: &Target, query: &Query) -> Result<Page, Status> {
         let selection = Selection::of(target, query)?;
-        let (snapshot, after) = self.listed_state(target, query).await?;
+        let (snapshot, after) = self.listed_state(query).await?;
         let namespace = selection.namespace.as_deref();
         let limit = if query.limit == 0 || query.resource_version == "0" { usize::MAX } else { query.limit };
         let mut entries = Vec::new();
@@ -98,7 +109,7 @@ impl Server {
         let rest = if entries.len() == limit && !selection.is_single() { objects.count() } else { 0 };
         let revision = snapshot.revision();
         let continue_token = match last {
-            Some(last) if rest > 0 => write_token(target, revision, &last),
+            Some(last) if rest > 0 => token::write(Some(revision), &last),
             _ => String::new(),
         };
         let remaining = (rest > 0 && !selection.is_narrowed()).then_some(rest);
@@ -106,25 +117,18 @@ impl Server {
     }
 
     /// The state that a list reads, and the key after which it goes on.
-    async fn listed_state(
-        &self,
-        target: &Target,
-        query: &Query,
-    ) -> Result<(Snapshot<Parsed>, Option<ObjectKey>), Status> {
-        if query.initial_events.is_some() {
-            let error =
-                concert_api::FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
-            return Err(Status::invalid(&concert_api::Gvk::new("meta.k8s.io", "", "ListOptions"), "", &[error]));
-        }
-        check_version_match(query)?;
+    async fn listed_state(&self, query: &Query) -> Result<(Snapshot<Parsed>, Option<ObjectKey>), Status> {
+        options::check_list(query)?;
         if !query.continue_token.is_empty() {
-            if !matches!(query.resource_version.as_str(), "" | "0") {
-                return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
-            }
-            let (revision, start) = read_token(target, &query.continue_token)?;
+            let (revision, start) = token::read(&query.continue_token)?;
+            let Some(revision) = revision else { return Ok((self.store().snapshot(), Some(start))) };
             let snapshot = self.store().snapshot_at(revision).map_err(|error| match error {
-                RevisionError::Compacted { .. } => Status::expired(EXPIRED_TOKEN),
-                RevisionError::Future { .. } => Status::bad_request("continue token is from the future"),
+                RevisionError::Compacted { .. } => {
+                    let mut status = Status::expired(EXPIRED_TOKEN);
+                    status.continue_token = token::write(None, &start);
+                    status
+                }
+                RevisionError::Future { asked, current } => Status::too_large_revision(asked, current),
             })?;
             return Ok((snapshot, Some(start)));
         }
@@ -134,10 +138,8 @@ impl Server {
         if let Some(asked) = asked.filter(|asked| *asked > 0) {
             self.wait_for(asked).await?;
             if exact {
-                let snapshot = self.store().snapshot_at(asked).map_err(|_| {
-                    Status::expired(format!("The resourceVersion for the provided list is too old: {asked}"))
-                })?;
-                return Ok((snapshot, None));
+                let too_old = |_| Status::expired("The resourceVersion for the provided list is too old.");
+                return Ok((self.store().snapshot_at(asked).map_err(too_old)?, None));
             }
         }
         Ok((self.store().snapshot(), None))
@@ -167,7 +169,7 @@ impl Server {
             .map(|entry| encode::tree(&target.resource, target.version(), entry))
             .collect::<Result<_, _>>()?;
         if form == Form::Table {
-            return Ok(table::table(target, query, &objects, &page.metadata(), self.now()));
+            return table::table(target, query, &objects, &page.metadata(), self.now());
         }
         let items: Vec<Value> = objects.iter().map(table::metadata_only).collect();
         // No list, where the real server has none.
@@ -179,7 +181,7 @@ impl Server {
     }
 }
 
-const EXPIRED_TOKEN: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.";
+const EXPIRED_TOKEN: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
 impl Page {
     fn metadata(&self) -> Value {
@@ -193,18 +195,23 @@ impl Page {
         metadata
     }
 
+    /// Lists of custom resources always have a token, if an empty one.
+    fn metadata_for(&self, target: &Target) -> Value {
+        let mut metadata = self.metadata();
+        if target.resource.is_custom() && self.continue_token.is_empty() {
+            metadata["continue"] = "".into();
+        }
+        metadata
+    }
+
     /// The page as a list of whole objects, piece by piece: the stored bytes, never one buffer.
     pub(crate) fn pieces(self, target: &Target) -> impl Stream<Item = Bytes> + Send + 'static {
         let version = target.version();
-        let mut metadata = self.metadata();
-        if target.resource.is_custom() && self.continue_token.is_empty() {
-            // Only lists of custom resources say that nothing follows.
-            metadata["continue"] = "".into();
-        }
         let head = format!(
-            "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"items\":[",
+            "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{},\"items\":[",
             target.resource.list_kind,
             version.gvk.api_version(),
+            self.metadata_for(target)
         );
         let target = target.clone();
         let state = (Some(head), self.entries.into_iter().enumerate(), target, false);
@@ -253,65 +260,4 @@ pub(crate) fn revision(field: &str, text: &str) -> Result<Option<u64>, Status> {
         let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
         Status::failure(500, "", format!("{field}: Invalid value: {text:?}: {why}"))
     })
-}
-
-fn check_version_match(query: &Query) -> Result<(), Status> {
-    let field = "resourceVersionMatch";
-    let mut errors = Vec::new();
-    let mut forbid = |why: &str| errors.push(concert_api::FieldError::forbidden(field, why));
-    match query.version_match.as_str() {
-        "" => return Ok(()),
-        found => {
-            if query.resource_version.is_empty() {
-                forbid("resourceVersionMatch is forbidden unless resourceVersion is provided");
-            }
-            if !query.continue_token.is_empty() {
-                forbid("resourceVersionMatch is forbidden when continue is provided");
-            }
-            if found == "Exact" && query.resource_version == "0" {
-                forbid("resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"");
-            }
-            if !matches!(found, "Exact" | "NotOlderThan") {
-                let known = vec!["Exact".into(), "NotOlderThan".into(), String::new()];
-                let fault = concert_api::Fault::NotSupported(found.into(), known);
-                errors.push(concert_api::FieldError::new(field, fault, ""));
-            }
-        }
-    }
-    refuse_options(&errors)
-}
-
-/// The answer to list options that cannot be.
-pub(crate) fn refuse_options(errors: &[concert_api::FieldError]) -> Result<(), Status> {
-    if errors.is_empty() {
-        return Ok(());
-    }
-    Err(Status::invalid(&concert_api::Gvk::new("meta.k8s.io", "", "ListOptions"), "", errors))
-}
-
-fn write_token(target: &Target, revision: u64, last: &ObjectKey) -> String {
-    let everywhere = target.namespace.is_none() && target.resource.namespaced;
-    let start = if everywhere { format!("/{}/{}\0", last.namespace, last.name) } else { format!("/{}\0", last.name) };
-    let token = Token { v: TOKEN.into(), rv: revision, start };
-    BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
-}
-
-fn read_token(target: &Target, text: &str) -> Result<(u64, ObjectKey), Status> {
-    let bad = |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-    let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).map_err(|error| bad(&error.to_string()))?;
-    let token: Token = serde_json::from_slice(&bytes).map_err(|error| bad(&error.to_string()))?;
-    if token.v != TOKEN {
-        return Err(bad(&format!("server does not recognize this encoded version {}", token.v)));
-    }
-    if token.rv == 0 {
-        return Err(bad(&format!("incorrect encoded start resourceVersion (version {TOKEN})")));
-    }
-    let start = token.start.trim_start_matches('/').trim_end_matches('\0');
-    let key = match (&target.namespace, start.split_once('/')) {
-        (Some(namespace), None) => ObjectKey::new(namespace.as_str(), start),
-        (None, None) => ObjectKey::cluster(start),
-        (None, Some((namespace, name))) => ObjectKey::new(namespace, name),
-        (Some(_), Some(_)) => return Err(bad("the start key is of another list")),
-    };
-    Ok((token.rv, key))
 }

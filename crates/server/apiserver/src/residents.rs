@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use crate::Server;
 use crate::body::Media;
-use crate::kinds;
 use crate::target::{Query, Target};
 
 const ACCOUNT: &str = "default";
@@ -40,15 +39,6 @@ impl Server {
         self.put_there(&MAPS, namespace, CERTIFICATE, &map).await;
         let key = Key { resource: MAPS.clone(), object: ObjectKey::new(namespace, CERTIFICATE) };
         self.edit(&key, |stored| restore(stored, &data)).await;
-    }
-
-    pub(crate) async fn furnish_all(&self) {
-        let snapshot = self.store().snapshot();
-        for (key, entry) in snapshot.range(&kinds::namespaces(), None, None) {
-            if !entry.beside.is_deleting() {
-                self.furnish(&key.name).await;
-            }
-        }
     }
 
     async fn put_there(&self, resource: &GroupResource, namespace: &str, name: &str, object: &Value) {

@@ -61,7 +61,7 @@ pub(crate) fn check_name(target: &Target, object: &Value) -> Result<(), Status> 
         return check_namespace(target, object);
     }
     let message = if found.is_empty() {
-        "name must be provided".to_owned()
+        format!("the name of the object ({expected} based on URL) was undeterminable: name must be provided")
     } else {
         format!("the name of the object ({found}) does not match the name on the URL ({expected})")
     };

@@ -3,13 +3,14 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
-use std::path::Path;
+use std::path::Path as FilePath;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
-use concert_api::{Gvk, ObjectKey, Status, decode};
+use concert_api::{Details, Gvk, ObjectKey, Status, decode};
 use concert_store::{OpenError, Options, Store, Window};
 use concert_world::World;
 use http::request::Parts;
@@ -23,17 +24,21 @@ use crate::access::Access;
 use crate::auth::User;
 use crate::beside::Parsed;
 use crate::body::{Media, content_type, unsupported_media};
-use crate::delete::{DeleteOptions, Deleted};
+use crate::delete::{DeleteOptions, Deleted, json_type};
 use crate::housekeeping::Housekeeping;
 use crate::kinds::{Kinds, Registry};
 use crate::openapi;
 use crate::protobuf;
+use crate::read::Page;
 use crate::respond::{self, Body, Form};
-use crate::target::{Query, Route, Target, route};
+use crate::scale;
+use crate::target::{Part, Query, Route, Target, route};
 use crate::write::{Change, Written};
 
 /// Larger request bodies are refused, as by the real server.
 const BODY_LIMIT: usize = 3 << 20;
+/// A body that takes longer than any request may.
+const BODY_TIME: Duration = Duration::from_secs(60);
 /// The Kubernetes version whose API this is.
 const VERSION: (&str, &str, &str) = ("1", "37", "v1.37.1");
 /// Namespaces that are always there.
@@ -103,7 +108,7 @@ impl Server {
     ///
     /// # Errors
     /// The directory cannot be used, is in use by another process, or holds a damaged store.
-    pub async fn open(directory: &Path, options: Options, world: World) -> Result<Self, StartError> {
+    pub async fn open(directory: &FilePath, options: Options, world: World) -> Result<Self, StartError> {
         let store = Store::open(directory, options, &world)?;
         Self::on(store, world).await
     }
@@ -152,8 +157,9 @@ impl Server {
     /// `ConfigMap` `kube-root-ca.crt`. The first certificate counts.
     pub fn publish_certificate(&self, pem: &str) {
         if self.0.certificate.set(pem.into()).is_ok() {
+            self.0.housekeeping.refurnish();
             let server = self.clone();
-            drop(self.in_background(Box::pin(async move { server.furnish_all().await })));
+            drop(self.in_background(Box::pin(async move { server.settled().await })));
         }
     }
 
@@ -244,22 +250,24 @@ impl Server {
         B: http_body::Body<Data: Send> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let mut response = self.answered(request).await;
-        let id = self.world().random.uuid();
-        respond::identify(&mut response, &id);
+        let (parts, body) = request.into_parts();
+        let mut response = match self.admit(&parts) {
+            Ok(mut admitted) => {
+                let caller = admitted.caller.take();
+                admitted.holds(self.answer_admitted(parts, caller, body).await)
+            }
+            Err(refusal) => *refusal,
+        };
+        respond::identify(&mut response, &self.world().random.uuid());
         response
     }
 
-    async fn answered<B>(&self, request: Request<B>) -> Response<Body>
+    /// Answers a request that was let in.
+    async fn answer_admitted<B>(&self, mut parts: Parts, caller: Option<Arc<User>>, body: B) -> Response<Body>
     where
         B: http_body::Body<Data: Send> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let (mut parts, body) = request.into_parts();
-        let caller = match self.admit(&parts) {
-            Ok((caller, _)) => caller,
-            Err(status) => return respond::failure(&status),
-        };
         let Some(route) = route(parts.uri.path()) else { return respond::nowhere() };
         let form = match respond::negotiate(&parts.headers) {
             Ok(form) => form,
@@ -365,37 +373,60 @@ impl Server {
                 _ => Err(Status::method_not_allowed()),
             };
         }
+        let media = || Media::of(headers);
         match (method, target.name.is_some()) {
-            (&Method::GET, false) if query.watch => Ok(respond::stream(self.watch(target, query, form).await?)),
-            (&Method::GET, false) => self.list(target, query, form).await,
-            (&Method::GET, true) => Ok(respond::bytes(200, self.get(target, query, form).await?)),
+            (&Method::GET | &Method::HEAD, _) if method == Method::GET || target.resource.is_custom() => {
+                self.read(target, query, form).await
+            }
             (&Method::POST, false) if !target.resource.namespaced || target.namespace.is_some() => {
-                let written = self.create(target, query, Media::of(headers)?, body).await?;
+                let written = self.create(target, query, media()?, body).await?;
                 self.written(target, query, form, written)
             }
             (&Method::PUT, true) => {
-                let change = Change::replace(target, query, Media::of(headers)?, body)?;
+                let change = Change::replace(target, query, media()?, body)?;
                 let written = self.update(target, query, &change).await?;
                 self.written(target, query, form, written)
             }
-            (&Method::PATCH, true) => {
-                let change = read_patch(headers, body)?;
+            (&Method::PATCH, true) if target.part != Part::Finalize => {
+                let change = read_patch(target, headers, body)?;
                 let written = self.update(target, query, &change).await?;
                 self.written(target, query, form, written)
             }
-            (&Method::DELETE, true) if !target.status => {
-                let options = DeleteOptions::read(Media::of(headers)?, body, query)?;
+            (&Method::DELETE, true) if target.part == Part::Whole => {
+                let options = DeleteOptions::read(media()?, body, query)?;
                 Ok(match self.delete(target, &options).await? {
                     Deleted::Gone(status) => respond::json(200, &status),
                     Deleted::Marked(object) => respond::bytes(200, object),
                 })
             }
-            _ => Err(Status::method_not_allowed()),
+            (&Method::DELETE, false) if target.is_collection() && target.resource.deletes_collections() => {
+                let options = DeleteOptions::read(media()?, body, query)?;
+                let page = self.delete_collection(target, query, &options).await?;
+                self.listed(target, query, form, page)
+            }
+            (&Method::PUT | &Method::PATCH, false) if target.resource.is_custom() => {
+                Err(Status::bad_request("name must be provided"))
+            }
+            _ => Err(not_allowed(method, target)),
         }
     }
 
-    async fn list(&self, target: &Target, query: &Query, form: Form) -> Result<Response<Body>, Status> {
+    /// GET: of one object or many, once or for a while.
+    async fn read(&self, target: &Target, query: &Query, form: Form) -> Result<Response<Body>, Status> {
+        if target.part == Part::Finalize {
+            return Err(Status::method_not_allowed());
+        }
+        if target.name.is_some() {
+            return Ok(respond::bytes(200, self.get(target, query, form).await?));
+        }
+        if query.watch {
+            return Ok(respond::stream(self.watch(target, query, form).await?));
+        }
         let page = self.page(target, query).await?;
+        self.listed(target, query, form, page)
+    }
+
+    fn listed(&self, target: &Target, query: &Query, form: Form, page: Page) -> Result<Response<Body>, Status> {
         Ok(match form {
             Form::Object | Form::AggregatedDiscovery(_) => respond::stream(page.pieces(target)),
             Form::Table | Form::Metadata => respond::json(200, &self.page_document(target, query, form, &page)?),
@@ -405,12 +436,16 @@ impl Server {
     /// The answer to a write: the object in the form the client wants, and its warnings.
     fn written(&self, target: &Target, query: &Query, form: Form, written: Written) -> Result<Response<Body>, Status> {
         let body = match form {
+            _ if target.part == Part::Scale => {
+                let object: Value = serde_json::from_slice(&written.object).map_err(Status::internal)?;
+                scale::before(target, &object)?.to_string().into()
+            }
             Form::Object | Form::AggregatedDiscovery(_) => written.object,
             Form::Table | Form::Metadata => {
                 let object: Value = serde_json::from_slice(&written.object).map_err(Status::internal)?;
                 let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
                 let shaped = if form == Form::Table {
-                    crate::table::table(target, query, &[object], &metadata, self.now())
+                    crate::table::table(target, query, &[object], &metadata, self.now())?
                 } else {
                     crate::table::metadata_only(&object)
                 };
@@ -454,29 +489,61 @@ where
     }
 }
 
-const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json";
+const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+
+/// 405; custom resources say it in other words for their subresources.
+fn not_allowed(method: &Method, target: &Target) -> Status {
+    let verb = match *method {
+        Method::POST => "create",
+        Method::DELETE => "delete",
+        _ => return Status::method_not_allowed(),
+    };
+    if target.part == Part::Whole || !target.resource.is_custom() {
+        return Status::method_not_allowed();
+    }
+    let id = &target.resource.id;
+    let message = format!("{verb} is not supported on resources of kind \"{id}\"");
+    Status::failure(405, "MethodNotAllowed", message).about(id, "")
+}
 
 async fn read_body<B>(body: B) -> Result<Bytes, Status>
 where
     B: http_body::Body<Data: Send> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    match Limited::new(body, BODY_LIMIT).collect().await {
+    let Ok(read) = tokio::time::timeout(BODY_TIME, Limited::new(body, BODY_LIMIT).collect()).await else {
+        let message = format!("Timeout: the request body did not arrive within {} seconds", BODY_TIME.as_secs());
+        return Err(Status::failure(504, "Timeout", message));
+    };
+    match read {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(Status::too_large(BODY_LIMIT)),
         Err(error) => Err(Status::bad_request(format!("cannot read the request body: {error}"))),
     }
 }
 
-fn read_patch(headers: &HeaderMap, body: &[u8]) -> Result<Change, Status> {
-    let patch = || {
-        let decoded = decode(body).map(|decoded| decoded.value);
-        decoded.map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))
+fn read_patch(target: &Target, headers: &HeaderMap, body: &[u8]) -> Result<Change, Status> {
+    let patch = || decode(body).map(|decoded| decoded.value).map_err(|_| Status::bad_request("invalid JSON patch"));
+    let wrong = |found: &Value, wanted: &str| {
+        let found = json_type(found);
+        Status::bad_request(format!(
+            "error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"
+        ))
     };
     match content_type(headers) {
-        "application/json-patch+json" => Ok(Change::JsonPatch(patch()?)),
-        "application/merge-patch+json" => Ok(Change::MergePatch(patch()?)),
-        _ => Err(unsupported_media(PATCH_TYPES)),
+        "application/json-patch+json" => match patch()? {
+            list @ Value::Array(_) => Ok(Change::JsonPatch(list)),
+            other => Err(wrong(&other, "[]handlers.jsonPatchOp")),
+        },
+        "application/merge-patch+json" => match patch()? {
+            object @ Value::Object(_) => Ok(Change::MergePatch(object)),
+            other => Err(wrong(&other, "map[string]interface {}")),
+        },
+        "application/strategic-merge-patch+json" | "application/apply-patch+yaml" => {
+            Err(unsupported_media(PATCH_TYPES))
+        }
+        _ if target.resource.is_custom() => Err(unsupported_media(PATCH_TYPES)),
+        _ => Err(Status::failure(415, "UnsupportedMediaType", "415: Unsupported Media Type").with(Details::default())),
     }
 }
 

@@ -13,6 +13,8 @@ use crate::kinds::{Kinds, Resource, Version};
 
 /// Where the whole store can be had as one file, while the server runs.
 pub const BACKUP_PATH: &str = "/concert/backup";
+/// Longer names of field managers are refused.
+const MANAGER_MAX: usize = 128;
 
 /// Where a path leads.
 #[derive(Debug)]
@@ -128,7 +130,19 @@ pub(crate) struct Target {
     /// `None`: all namespaces, or cluster-scoped.
     pub(crate) namespace: Option<String>,
     pub(crate) name: Option<String>,
-    pub(crate) status: bool,
+    pub(crate) part: Part,
+}
+
+/// Which part of an object a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All of it.
+    Whole,
+    Status,
+    /// Its number of replicas, as an `autoscaling/v1` Scale.
+    Scale,
+    /// `spec.finalizers` of a namespace.
+    Finalize,
 }
 
 impl Target {
@@ -142,9 +156,11 @@ impl Target {
         } else {
             path.namespace.is_none()
         };
-        let status = match path.subresource {
-            None => false,
-            Some("status") if resource.versions[version].status => true,
+        let part = match path.subresource {
+            None => Part::Whole,
+            Some("status") if resource.versions[version].status => Part::Status,
+            Some("scale") if resource.versions[version].scale.is_some() => Part::Scale,
+            Some("finalize") if resource.id == crate::kinds::namespaces() => Part::Finalize,
             Some(_) => return None,
         };
         scope_fits.then(|| Self {
@@ -152,12 +168,17 @@ impl Target {
             version,
             namespace: path.namespace.as_deref().map(str::to_owned),
             name: path.name.as_deref().map(str::to_owned),
-            status,
+            part,
         })
     }
 
     pub(crate) fn version(&self) -> &Version {
         &self.resource.versions[self.version]
+    }
+
+    /// All objects of a namespace, or of the cluster if they live there.
+    pub(crate) fn is_collection(&self) -> bool {
+        self.name.is_none() && (!self.resource.namespaced || self.namespace.is_some())
     }
 
     /// The stored key of the object with this name.
@@ -178,7 +199,7 @@ impl Target {
     /// A target in the storage version, for what the server does itself.
     pub(crate) fn stored(resource: &Arc<Resource>, object: &ObjectKey) -> Self {
         let version = resource.versions.iter().position(|version| version.storage).unwrap_or(0);
-        Self { resource: Arc::clone(resource), version, namespace: None, name: None, status: false }.at(object)
+        Self { resource: Arc::clone(resource), version, namespace: None, name: None, part: Part::Whole }.at(object)
     }
 }
 
@@ -218,12 +239,14 @@ pub(crate) struct Query {
 impl Query {
     pub(crate) fn parse(method: &Method, query: &str) -> Result<Self, Status> {
         let bad = |error: &dyn std::fmt::Display| Status::bad_request(error.to_string());
-        let is_true = |value: &str| matches!(value, "true" | "1");
+        // Whatever is not plainly no is yes, as in Go.
+        let is_true = |value: &str| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0");
         let mut parsed = Self::default();
+        let mut dry_run: Vec<String> = Vec::new();
         let mut seen = Vec::new();
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
-            // The first of several counts.
-            if seen.contains(&key) {
+            // The first of several counts, but for the one that is a list.
+            if key != "dryRun" && seen.contains(&key) {
                 continue;
             }
             seen.push(key.clone());
@@ -243,12 +266,17 @@ impl Query {
                 "fieldValidation" => parsed.field_validation = field_validation(method, &value)?,
                 "includeObject" => parsed.include_object = value.into_owned(),
                 "pretty" => parsed.pretty = is_true(&value),
-                "dryRun" => parsed.dry_run = dry_run(method, &value)?,
+                "dryRun" => dry_run.push(value.into_owned()),
+                "fieldManager" if value.len() > MANAGER_MAX => {
+                    let detail = format!("may not be more than {MANAGER_MAX} bytes");
+                    return Err(invalid(method, FieldError::new("fieldManager", Fault::TooLong, detail)));
+                }
                 "propagationPolicy" => parsed.propagation = Some(value.into_owned()),
-                "orphanDependents" => parsed.orphan_dependents = Some(!matches!(&*value, "false" | "0")),
+                "orphanDependents" => parsed.orphan_dependents = Some(is_true(&value)),
                 _ => {}
             }
         }
+        parsed.dry_run = is_dry(method, &dry_run)?;
         Ok(parsed)
     }
 }
@@ -263,14 +291,17 @@ fn integer(text: &str) -> Result<i64, Status> {
 
 /// An option of a write that is none of the known ones.
 fn unsupported(method: &Method, field: &str, value: Value, known: &[&str]) -> Status {
+    let known = known.iter().map(ToString::to_string).collect();
+    invalid(method, FieldError::new(field, Fault::NotSupported(value, known), ""))
+}
+
+fn invalid(method: &Method, error: FieldError) -> Status {
     let kind = match *method {
         Method::POST => "CreateOptions",
         Method::PUT => "UpdateOptions",
         Method::DELETE => "DeleteOptions",
         _ => "PatchOptions",
     };
-    let known = known.iter().map(ToString::to_string).collect();
-    let error = FieldError::new(field, Fault::NotSupported(value, known), "");
     Status::invalid(&Gvk::new("meta.k8s.io", "", kind), "", &[error])
 }
 
@@ -283,11 +314,12 @@ fn field_validation(method: &Method, value: &str) -> Result<FieldValidation, Sta
     }
 }
 
-fn dry_run(method: &Method, value: &str) -> Result<bool, Status> {
-    match value {
-        "All" => Ok(true),
-        other => Err(unsupported(method, "dryRun", serde_json::json!([other]), &["All"])),
+fn is_dry(method: &Method, values: &[String]) -> Result<bool, Status> {
+    let said: Vec<&str> = values.iter().map(String::as_str).filter(|value| !value.is_empty()).collect();
+    if said.iter().all(|value| *value == "All") {
+        return Ok(!said.is_empty());
     }
+    Err(unsupported(method, "dryRun", said.into(), &["All"]))
 }
 
 #[cfg(test)]

@@ -127,3 +127,49 @@ fn time((tag, value): (u8, &[u8])) -> Option<i64> {
         format!("{}-{}-{}T{}:{}:{}Z", &date[..4], &date[4..6], &date[6..], &clock[..2], &clock[2..4], &clock[4..]);
     written.parse().ok().map(concert_api::Time::unix_seconds)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use base64::Engine;
+    use proptest::prelude::*;
+
+    /// Made by openssl: CN = alice, O = dev, O = team.
+    const ALICE: &str = "\
+        MIIBmTCCAUCgAwIBAgIUMyOMekBWvMTgNcxq9OHkyvjv4W0wCgYIKoZIzj0EAwIwFDESMBAGA1UEAwwJY2xpZW50LWNhMB4XDTI2\
+        MTExNjAyMzMxM1oXDTI2MTIxNjAyMzMxM1owLTEOMAwGA1UEAwwFYWxpY2UxDDAKBgNVBAoMA2RldjENMAsGA1UECgwEdGVhbTBZ\
+        MBMGByqGSM49AgEGCCqGSM49AwEHA0IABLQNdaS/sopIiUYr4LOTddLqfcRM2Ucs6+lfce59EP8UBb4FmS+LRcjvUob1Kpx1CHsK\
+        Lm10NtlxdyqF5DQ+5eSjVzBVMBMGA1UdJQQMMAoGCCsGAQUFBwMCMB0GA1UdDgQWBBQBeUPoGhaxbiFNTkUpUrHeKKt9gjAfBgNV\
+        HSMEGDAWgBTfhfC+FAmnicAZucr7B6dAOqcFyzAKBggqhkjOPQQDAgNHADBEAiBXxKlrByXPWMnSmB2vBP3aR3CPp1O+Rum7clPJ\
+        S3jFsgIgZsJVXwvcbcE4MEPn8YHqKt+KscJp/wx1SyUO1NvXlkE=\
+        ";
+
+    fn alice() -> Vec<u8> {
+        base64::prelude::BASE64_STANDARD.decode(ALICE.trim()).unwrap()
+    }
+
+    #[test]
+    fn subject_and_validity_are_read() {
+        let read = Certificate::read(&alice()).unwrap();
+        assert_eq!((read.not_before, read.not_after), (1794796393, 1797388393));
+        let user = read.user(&alice()).unwrap();
+        assert_eq!(
+            (user.name.as_str(), user.groups),
+            ("alice", vec!["dev".into(), "team".into(), "system:authenticated".into()])
+        );
+        let credential = &user.extra["authentication.kubernetes.io/credential-id"];
+        assert_eq!(credential, &["X509SHA256=99479db75a6153aaa54d8ca957cd3131651b474f95f128e24c19201c7ff6a56e"]);
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_certificates_do_not_panic(at in 0usize..1000, byte in any::<u8>(), bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let mut der = alice();
+            let place = at % der.len();
+            der[place] = byte;
+            let _ = Certificate::read(&der);
+            let _ = Certificate::read(&der[..place]);
+            let _ = Certificate::read(&bytes);
+        }
+    }
+}

@@ -143,7 +143,7 @@ fn check_shape(value: &Value) -> Result<(), Status> {
 }
 
 /// What Go calls a JSON value.
-fn json_type(value: &Value) -> &'static str {
+pub(crate) fn json_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",
