@@ -9,6 +9,7 @@
 //! | a definition's resourceVersion | `rv`: the real server writes its status when it likes |
 //! | the five characters of a generated name | `#####` |
 //! | several causes of a refusal | in alphabetical order: Go's maps have none; the message that repeats them `[…]` |
+//! | the number in the name that the real server's CEL checker gives a schema | `selfType#` |
 //! | `managedFields` | `…`, for they are long; a rule speaks of them |
 //!
 //! Nothing else. Times that a scenario sends are from before 2025 and stay.
@@ -36,6 +37,7 @@ struct Patterns {
     time: Regex,
     age: Regex,
     revision: Regex,
+    own_type: Regex,
 }
 
 impl Patterns {
@@ -44,8 +46,11 @@ impl Patterns {
         Self {
             uid: regex("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
             time: regex(r"20(?:2[5-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(?:Z|\+00:00)"),
+            own_type: regex(r"selfType\d+"),
             age: regex(r"^(?:\d+[dhms]){1,2}$"),
-            revision: regex(r"(resource version: |current: |precondition \(|record \()(\d+)"),
+            revision: regex(
+                r#"(resource version: |current: |precondition \(|record \(|resourceVersion\\*"?: ?\\*")(\d+)"#,
+            ),
         }
     }
 }
@@ -189,6 +194,7 @@ impl Seen {
             let is_current = &found[1] == "current: ";
             format!("{}{}", &found[1], self.revision(&found[2], is_current))
         });
+        let text = self.patterns.own_type.replace_all(&text, "selfType#");
         let fold = |text: String, (name, folded): &(Regex, String)| name.replace_all(&text, folded).into_owned();
         self.generated.iter().fold(text.into_owned(), fold)
     }

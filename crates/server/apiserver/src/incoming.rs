@@ -41,8 +41,33 @@ pub(crate) fn read(
 /// Prunes and defaults an object that a patch has made, as if it had been sent.
 pub(crate) fn patched(target: &Target, mut value: Value, validation: FieldValidation) -> Result<Incoming, Status> {
     whole_numbers(&mut value);
-    check_type(target, &mut value, b"")?;
-    finish(target, value, &[], validation)
+    check_patched_version(target, &value)?;
+    let shown = value.to_string();
+    let read = check_type(target, &mut value, b"").and_then(|()| finish(target, value, &[], validation));
+    read.map_err(|status| unreadable(&shown, status))
+}
+
+/// A patch cannot make a custom resource one of another version.
+fn check_patched_version(target: &Target, value: &Value) -> Result<(), Status> {
+    let (gvk, expected) = (&target.version().gvk, target.version().gvk.api_version());
+    match value["apiVersion"].as_str() {
+        Some(found) if target.resource.is_custom() && found != expected && value["kind"].is_string() => {
+            let error = FieldError::invalid("apiVersion", found, format!("must be {expected}"));
+            let group = found.split_once('/').map_or("", |(group, _)| group);
+            let sent = concert_api::Gvk { group: group.to_owned(), ..gvk.clone() };
+            Err(Status::invalid(&sent, concert_api::meta::text(value, "name"), &[error]))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// A patch that leaves no object of the kind is at fault itself.
+fn unreadable(shown: &str, status: Status) -> Status {
+    if status.code != 400 {
+        return status;
+    }
+    let error = FieldError::invalid("patch", shown, status.message);
+    Status::invalid(&concert_api::Gvk::new("", "", ""), "", &[error])
 }
 
 fn finish(
