@@ -13,6 +13,8 @@ pub enum Fault {
     Required,
     /// The value breaks a rule.
     Invalid(Value),
+    /// The value breaks a rule; the text is the value as Go shows it.
+    Shown(String),
     /// The value has the wrong type.
     TypeInvalid(Value),
     /// The value is not in a list of allowed ones.
@@ -74,6 +76,7 @@ impl FieldError {
             Fault::Forbidden => "Forbidden".to_owned(),
             Fault::TooLong => "Too long".to_owned(),
             Fault::Invalid(value) | Fault::TypeInvalid(value) => format!("Invalid value: {}", shown(value)),
+            Fault::Shown(text) => format!("Invalid value: {text}"),
             Fault::Duplicate(value) => format!("Duplicate value: {}", shown(value)),
             Fault::TooMany(count) => format!("Too many: {count}"),
             Fault::NotSupported(value, allowed) => {
@@ -89,7 +92,7 @@ impl FieldError {
     pub fn cause(&self) -> Cause {
         let reason = match &self.fault {
             Fault::Required => "FieldValueRequired",
-            Fault::Invalid(_) => "FieldValueInvalid",
+            Fault::Invalid(_) | Fault::Shown(_) => "FieldValueInvalid",
             Fault::TypeInvalid(_) => "FieldValueTypeInvalid",
             Fault::NotSupported(..) => "FieldValueNotSupported",
             Fault::Duplicate(_) => "FieldValueDuplicate",

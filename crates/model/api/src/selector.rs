@@ -39,15 +39,25 @@ impl LabelSelector {
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut tokens = Tokens { rest: text };
         let mut requirements = Vec::new();
-        if tokens.peek().is_empty() {
-            return Ok(Self(requirements));
+        match tokens.peek() {
+            "" => return Ok(Self(requirements)),
+            first if first != "!" && is_operator(first) => {
+                return Err(found(first, ", expected: !, identifier, or 'end of string'"));
+            }
+            _ => {}
         }
         loop {
-            requirements.push(requirement(&mut tokens)?);
+            let one = requirement(&mut tokens);
+            requirements.push(one.map_err(|error| SelectorError(format!("unable to parse requirement: {error}")))?);
             match tokens.next() {
                 "" => return Ok(Self(requirements)),
-                "," if !tokens.peek().is_empty() => {}
-                found => return Err(unexpected(found, "',' or 'end of string'")),
+                "," => match tokens.peek() {
+                    next if next.is_empty() || (next != "!" && is_operator(next)) => {
+                        return Err(found(next, ", expected: identifier after ','"));
+                    }
+                    _ => {}
+                },
+                other => return Err(found(other, ", expected: ',' or 'end of string'")),
             }
         }
     }
@@ -76,8 +86,8 @@ impl LabelSelector {
     }
 }
 
-fn unexpected(found: &str, expected: &str) -> SelectorError {
-    SelectorError(format!("unable to parse requirement: found '{found}', expected: {expected}"))
+fn found(token: &str, expected: &str) -> SelectorError {
+    SelectorError(format!("found '{token}'{expected}"))
 }
 
 fn requirement(tokens: &mut Tokens<'_>) -> Result<(String, Test), SelectorError> {
@@ -85,10 +95,10 @@ fn requirement(tokens: &mut Tokens<'_>) -> Result<(String, Test), SelectorError>
     let negated = first == "!";
     let key = if negated { tokens.next() } else { first };
     if key.is_empty() || is_operator(key) {
-        return Err(unexpected(key, "identifier"));
+        return Err(found(key, ", expected: identifier"));
     }
     if let Some(fault) = names::qualified_faults(key).first() {
-        return Err(SelectorError(format!("unable to parse requirement: <nil>: Invalid value: {key:?}: {fault}")));
+        return Err(SelectorError(format!("<nil>: Invalid value: {key:?}: {fault}")));
     }
     if negated {
         return Ok((key.to_owned(), Test::Absent));
@@ -97,65 +107,80 @@ fn requirement(tokens: &mut Tokens<'_>) -> Result<(String, Test), SelectorError>
         "" | "," => Test::Exists,
         "in" | "notin" => {
             let is_in = tokens.next() == "in";
-            let values = value_list(tokens)?;
+            let values = value_list(tokens, key)?;
             if is_in { Test::In(values) } else { Test::NotIn(values) }
         }
         "=" | "==" => {
             tokens.next();
-            Test::In(vec![one_value(tokens)?])
+            Test::In(vec![one_value(tokens, key)?])
         }
         "!=" => {
             tokens.next();
-            Test::NotIn(vec![one_value(tokens)?])
+            Test::NotIn(vec![one_value(tokens, key)?])
         }
         ">" | "<" => {
             let greater = tokens.next() == ">";
-            let value = one_value(tokens)?;
+            let value = exact_value(tokens)?;
             let bound = value.parse().map_err(|_| {
                 SelectorError(format!(
-                    "unable to parse requirement: values[0][{key}]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
+                    "values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
                 ))
             })?;
             if greater { Test::Greater(bound) } else { Test::Less(bound) }
         }
-        found => return Err(unexpected(found, "in, notin, =, ==, !=, gt, lt")),
+        other => return Err(found(other, ", expected: in, notin, =, ==, !=, gt, lt")),
     };
     Ok((key.to_owned(), test))
 }
 
-fn one_value(tokens: &mut Tokens<'_>) -> Result<String, SelectorError> {
+fn exact_value<'a>(tokens: &mut Tokens<'a>) -> Result<&'a str, SelectorError> {
     match tokens.peek() {
-        "" | "," => Ok(String::new()),
-        _ => checked_value(tokens.next()),
+        "" | "," => Ok(""),
+        operator if is_operator(operator) => Err(found(operator, ", expected: identifier")),
+        _ => Ok(tokens.next()),
     }
 }
 
-fn value_list(tokens: &mut Tokens<'_>) -> Result<Vec<String>, SelectorError> {
+fn one_value(tokens: &mut Tokens<'_>, key: &str) -> Result<String, SelectorError> {
+    let value = exact_value(tokens)?.to_owned();
+    check_values(key, std::slice::from_ref(&value))?;
+    Ok(value)
+}
+
+fn value_list(tokens: &mut Tokens<'_>, key: &str) -> Result<Vec<String>, SelectorError> {
     let open = tokens.next();
     if open != "(" {
-        return Err(unexpected(open, "'('"));
+        return Err(found(open, " expected: '('"));
     }
     let mut values = Vec::new();
     loop {
         match tokens.peek() {
             "," | ")" => values.push(String::new()),
-            _ => values.push(checked_value(tokens.next())?),
+            other if other.is_empty() || is_operator(other) => {
+                return Err(found(other, ", expected: ',', ')' or identifier"));
+            }
+            _ => values.push(tokens.next().to_owned()),
         }
         match tokens.next() {
             "," => {}
-            ")" => return Ok(values),
-            found => return Err(unexpected(found, "',' or ')'")),
+            ")" => break,
+            other => return Err(found(other, ", expected: ',' or ')'")),
         }
     }
+    // The real server keeps them as a sorted set, and counts in it.
+    values.sort();
+    values.dedup();
+    check_values(key, &values)?;
+    Ok(values)
 }
 
-fn checked_value(value: &str) -> Result<String, SelectorError> {
-    match names::label_value_faults(value).first() {
-        None => Ok(value.to_owned()),
-        Some(fault) => {
-            Err(SelectorError(format!("unable to parse requirement: values[0]: Invalid value: {value:?}: {fault}")))
+fn check_values(key: &str, values: &[String]) -> Result<(), SelectorError> {
+    for (place, value) in values.iter().enumerate() {
+        if let Some(fault) = names::label_value_faults(value).first() {
+            return Err(SelectorError(format!("values[{place}][{key}]: Invalid value: {value:?}: {fault}")));
         }
     }
+    Ok(())
 }
 
 const OPERATORS: [&str; 9] = ["==", "!=", "=", "!", ",", "(", ")", ">", "<"];
@@ -274,7 +299,10 @@ fn unescape(value: &str) -> Result<String, SelectorError> {
                 }
             },
             (',' | '=', false) => {
-                return Err(SelectorError(format!("invalid field selector: unescaped character in value: {c}")));
+                return Err(SelectorError(format!(
+                    "invalid field selector: unescaped character in value: {}",
+                    u32::from(c)
+                )));
             }
             (c, false) => out.push(c),
         }
@@ -317,6 +345,41 @@ mod tests {
         for bad in ["=a", "a in b", "a in (b", "a,", ",a", "a=b=c", "a b", "!", "a>x", "-a", "a=-"] {
             assert!(LabelSelector::parse(bad).is_err(), "{bad}");
         }
+    }
+
+    /// Asked of kube-apiserver v1.37.1.
+    #[test]
+    fn refusals_use_the_real_servers_words() {
+        for (selector, words) in [
+            ("=a", "found '=', expected: !, identifier, or 'end of string'"),
+            ("a in b", "unable to parse requirement: found 'b' expected: '('"),
+            ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
+            ("a,", "found '', expected: identifier after ','"),
+            (",a", "found ',', expected: !, identifier, or 'end of string'"),
+            ("a=b=c", "found '=', expected: ',' or 'end of string'"),
+            ("!", "unable to parse requirement: found '', expected: identifier"),
+            (
+                "a>x",
+                "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer",
+            ),
+            ("/a", "unable to parse requirement: <nil>: Invalid value: \"/a\": prefix part must be non-empty"),
+            ("a===b", "unable to parse requirement: found '=', expected: identifier"),
+            ("!a=b", "found '=', expected: ',' or 'end of string'"),
+            ("a notin", "unable to parse requirement: found '' expected: '('"),
+            ("!!a", "unable to parse requirement: found '!', expected: identifier"),
+            ("a in (b))", "found ')', expected: ',' or 'end of string'"),
+            ("a,,b", "found ',', expected: identifier after ','"),
+            ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
+        ] {
+            assert_eq!(LabelSelector::parse(selector).unwrap_err().to_string(), words, "{selector}");
+        }
+        let bad_value = LabelSelector::parse("a in (b,-)").unwrap_err().to_string();
+        assert!(
+            bad_value.starts_with("unable to parse requirement: values[0][a]: Invalid value: \"-\":"),
+            "{bad_value}"
+        );
+        let field = FieldSelector::parse("a=b=c").unwrap_err().to_string();
+        assert_eq!(field, "invalid field selector: unescaped character in value: 61");
     }
 
     #[test]

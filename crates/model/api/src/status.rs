@@ -30,6 +30,8 @@ pub struct Status {
     pub message: String,
     /// What it is about.
     pub details: Option<Box<Details>>,
+    /// A token with which a list can go on all the same; empty if there is none.
+    pub continue_token: String,
 }
 
 /// What a [`Status`] is about.
@@ -65,7 +67,7 @@ impl Status {
     /// A failure with a code, a reason and a message.
     #[must_use]
     pub fn failure(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None }
+        Self { code, reason, message: message.into(), details: None, continue_token: String::new() }
     }
 
     /// 404: no such object.
@@ -128,6 +130,13 @@ impl Status {
     pub fn method_not_allowed() -> Self {
         let message = "the server does not allow this method on the requested resource";
         Self::failure(405, "MethodNotAllowed", message).with(Details::default())
+    }
+
+    /// 404: nothing is served there.
+    #[must_use]
+    pub fn no_such_resource() -> Self {
+        let message = "the server could not find the requested resource";
+        Self::failure(404, "NotFound", message).with(Details::default())
     }
 
     /// 401.
@@ -195,6 +204,9 @@ impl Status {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "code": self.code,
         });
+        if !self.continue_token.is_empty() {
+            body["metadata"]["continue"] = self.continue_token.as_str().into();
+        }
         if !self.reason.is_empty() {
             body["reason"] = self.reason.into();
         }

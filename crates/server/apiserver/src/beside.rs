@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use concert_api::Object;
+use concert_api::{Object, OwnerReference};
 use concert_store::{Beside, Entry, Key};
 
 /// Found once, when an object is written.
@@ -14,6 +14,8 @@ pub(crate) struct Parsed {
     pub(crate) labels: BTreeMap<String, String>,
     /// Spans of the other parts; `None` if the bytes are no object (then nothing can be selected by them).
     pub(crate) object: Option<Object>,
+    /// Who it belongs to, for garbage collection.
+    pub(crate) owners: Vec<OwnerReference>,
 }
 
 /// A stored object.
@@ -23,11 +25,28 @@ impl Beside for Parsed {
     fn of(_: &Key, bytes: &Bytes) -> Self {
         let object = Object::parse(bytes.clone()).ok();
         let labels = object.as_ref().map(Object::labels).unwrap_or_default();
-        Self { labels, object }
+        let owners = object.as_ref().map(Object::owners).unwrap_or_default();
+        Self { labels, object, owners }
     }
 }
 
 impl Parsed {
+    /// Whether it is being deleted and waits for this finalizer.
+    pub(crate) fn waits_for(&self, finalizer: &str) -> bool {
+        let object = self.object.as_ref().filter(|object| object.is_deleting());
+        object.is_some_and(|object| object.finalizers().iter().any(|one| one == finalizer))
+    }
+
+    /// Whether it is being deleted.
+    pub(crate) fn is_deleting(&self) -> bool {
+        self.object.as_ref().is_some_and(Object::is_deleting)
+    }
+
+    /// Its uid; empty if it has none.
+    pub(crate) fn uid(&self) -> Cow<'_, str> {
+        self.object.as_ref().map(Object::uid).unwrap_or_default()
+    }
+
     /// The text of a field, for field selectors; empty if absent.
     pub(crate) fn field(&self, path: &str) -> Cow<'_, str> {
         let steps: Vec<&str> = path.split('.').collect();

@@ -7,10 +7,12 @@ use http::{HeaderValue, Response, header};
 use serde_json::{Value, json};
 
 use crate::Server;
-use crate::kinds::{Kinds, Resource, Version};
+use crate::kinds::{self, Kinds, Resource, Version};
 use crate::respond::{self, Body, Form};
 
-const VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
+/// As the real server orders them: one order for built-in kinds, another for custom ones.
+const BUILTIN_VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+const CUSTOM_VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
 
 /// The documents of one state of the kinds, made when first asked for.
@@ -130,15 +132,54 @@ fn resources(kinds: &Kinds, group: &str, version: &str) -> Option<Value> {
 fn legacy(resource: &Resource, version: &Version) -> Vec<Value> {
     let mut entry = json!({
         "name": resource.id.resource.as_ref(), "singularName": resource.singular, "namespaced": resource.namespaced,
-        "kind": resource.kind, "verbs": VERBS,
+        "kind": resource.kind, "verbs": verbs(resource),
         "storageVersionHash": format!("{:016x}", fingerprint(resource.storage().gvk.to_string().as_bytes())),
     });
     extend_names(&mut entry, resource);
-    let status = json!({
-        "name": format!("{}/status", resource.id.resource), "singularName": "", "namespaced": resource.namespaced,
-        "kind": resource.kind, "verbs": STATUS_VERBS,
-    });
-    if version.status { vec![entry, status] } else { vec![entry] }
+    if resource.is_answered()
+        && let Some(members) = entry.as_object_mut()
+    {
+        members.remove("storageVersionHash");
+    }
+    let mut entries = vec![entry];
+    let part = |name: &str, verbs: &[&str]| {
+        json!({
+            "name": format!("{}/{name}", resource.id.resource), "singularName": "",
+            "namespaced": resource.namespaced, "kind": resource.kind, "verbs": verbs,
+        })
+    };
+    if resource.id == kinds::namespaces() {
+        entries.push(part("finalize", &["update"]));
+    }
+    if version.status {
+        entries.push(part("status", &STATUS_VERBS));
+    }
+    if version.scale.is_some() {
+        let mut scale = part("scale", &STATUS_VERBS);
+        (scale["group"], scale["version"], scale["kind"]) = ("autoscaling".into(), "v1".into(), "Scale".into());
+        entries.push(scale);
+    }
+    if has_tokens(resource) {
+        entries.push(json!({
+            "name": "serviceaccounts/token", "singularName": "", "namespaced": true, "group": "authentication.k8s.io",
+            "version": "v1", "kind": "TokenRequest", "verbs": ["create"],
+        }));
+    }
+    entries
+}
+
+/// Whether tokens are issued for its objects.
+fn has_tokens(resource: &Resource) -> bool {
+    resource.id.group.is_empty() && &*resource.id.resource == "serviceaccounts"
+}
+
+/// What can be done with a resource. Namespaces alone are not deleted in collections.
+fn verbs(resource: &Resource) -> Vec<&'static str> {
+    if resource.is_answered() {
+        return vec!["create"];
+    }
+    let all = if resource.is_custom() { CUSTOM_VERBS } else { BUILTIN_VERBS };
+    all.into_iter().filter(|verb| *verb != "deletecollection" || resource.deletes_collections()).collect()
 }
 
 fn extend_names(entry: &mut Value, resource: &Resource) {
@@ -178,11 +219,26 @@ fn aggregated_resource(resource: &Resource, version: &Version) -> Value {
     let kind = json!({"group": version.gvk.group, "version": version.gvk.version, "kind": version.gvk.kind});
     let mut entry = json!({
         "resource": resource.id.resource.as_ref(), "responseKind": kind, "singularResource": resource.singular,
-        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" }, "verbs": VERBS,
+        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" }, "verbs": verbs(resource),
     });
     extend_names(&mut entry, resource);
+    let mut parts = Vec::new();
+    if resource.id == kinds::namespaces() {
+        parts.push(json!({"subresource": "finalize", "responseKind": kind, "verbs": ["update"]}));
+    }
     if version.status {
-        entry["subresources"] = json!([{"subresource": "status", "responseKind": kind, "verbs": STATUS_VERBS}]);
+        parts.push(json!({"subresource": "status", "responseKind": kind, "verbs": STATUS_VERBS}));
+    }
+    if version.scale.is_some() {
+        let scale = json!({"group": "autoscaling", "version": "v1", "kind": "Scale"});
+        parts.push(json!({"subresource": "scale", "responseKind": scale, "verbs": STATUS_VERBS}));
+    }
+    if has_tokens(resource) {
+        let kind = json!({"group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest"});
+        parts.push(json!({"subresource": "token", "responseKind": kind, "verbs": ["create"]}));
+    }
+    if !parts.is_empty() {
+        entry["subresources"] = parts.into();
     }
     entry
 }

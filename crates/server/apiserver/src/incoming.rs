@@ -1,8 +1,9 @@
 //! What a client sends: decoded, checked against the path, pruned and defaulted.
 
-use concert_api::{FieldError, Status, decode};
+use concert_api::{FieldError, Status};
 use serde_json::Value;
 
+use crate::body::Media;
 use crate::target::{FieldValidation, Target};
 
 /// A decoded object and what the client should be warned about.
@@ -13,9 +14,14 @@ pub(crate) struct Incoming {
 }
 
 /// Reads an object of the target's kind from a request body.
-pub(crate) fn read(target: &Target, body: &[u8], validation: FieldValidation) -> Result<Incoming, Status> {
+pub(crate) fn read(
+    target: &Target,
+    media: Media,
+    body: &[u8],
+    validation: FieldValidation,
+) -> Result<Incoming, Status> {
     let kind = &target.resource.kind;
-    let decoded = decode(body).map_err(|error| {
+    let decoded = media.decode(body).map_err(|error| {
         let body = String::from_utf8_lossy(&body[..body.len().min(200)]);
         Status::bad_request(format!(
             "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {error} ({body})"

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
 use concert_api::{GroupResource, Gvk};
-use concert_schema::{Builtin, Column, Definition, Schema, Scope, builtins};
+use concert_schema::{Builtin, Column, Definition, JsonPath, Scale, Schema, Scope, builtins};
 use concert_store::Snapshot;
 use serde_json::Value;
 
@@ -44,6 +44,10 @@ pub(crate) struct Version {
     pub(crate) storage: bool,
     /// Whether status is a subresource.
     pub(crate) status: bool,
+    /// The paths of its scale subresource.
+    pub(crate) scale: Option<Scale>,
+    /// Fields that field selectors may name, beside those of metadata.
+    pub(crate) selectable: Vec<JsonPath>,
     pub(crate) schema: Schema,
     /// The schema of a custom resource as it was written, for OpenAPI.
     pub(crate) openapi: Value,
@@ -57,6 +61,16 @@ impl Resource {
         self.builtin.is_none()
     }
 
+    /// Whether its objects can own others, and may be held for their sake when they are deleted. Events cannot.
+    pub(crate) fn collects(&self) -> bool {
+        self.is_custom() || self.kind != "Event"
+    }
+
+    /// Whether a collection of its objects can be deleted at once.
+    pub(crate) fn deletes_collections(&self) -> bool {
+        self.builtin.is_none_or(|builtin| builtin.deletes_collections)
+    }
+
     pub(crate) fn version(&self, name: &str) -> Option<&Version> {
         self.versions.iter().find(|version| version.served && version.gvk.version == name)
     }
@@ -66,12 +80,19 @@ impl Resource {
         self.versions.iter().find(|version| version.storage).unwrap_or(&self.versions[0])
     }
 
-    fn from_builtin(builtin: &'static Builtin) -> Self {
+    /// Whether its objects are questions: answered, not kept.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.builtin.is_some_and(|builtin| builtin.answered)
+    }
+
+    pub(crate) fn from_builtin(builtin: &'static Builtin) -> Self {
         let version = Version {
             gvk: builtin.gvk.clone(),
             served: true,
             storage: true,
             status: builtin.has_status,
+            scale: None,
+            selectable: Vec::new(),
             schema: builtin.schema.clone(),
             openapi: Value::Null,
             columns: builtin.columns.clone(),
@@ -103,6 +124,8 @@ impl Resource {
             served: version.served,
             storage: version.storage,
             status: version.has_status,
+            scale: version.scale,
+            selectable: version.selectable,
             schema: version.schema,
             openapi: version.openapi,
             columns: version.columns,
@@ -132,6 +155,11 @@ pub(crate) fn definitions() -> GroupResource {
     GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions")
 }
 
+/// The resource of roles of the whole cluster.
+pub(crate) fn cluster_roles() -> GroupResource {
+    GroupResource::new("rbac.authorization.k8s.io", "clusterroles")
+}
+
 /// The resource of namespaces.
 pub(crate) fn namespaces() -> GroupResource {
     GroupResource::new("", "namespaces")
@@ -153,6 +181,12 @@ pub(crate) struct Kinds {
 impl Kinds {
     pub(crate) fn get(&self, group: &str, resource: &str) -> Option<&Arc<Resource>> {
         self.resources.get(&GroupResource::new(group, resource))
+    }
+
+    /// The resource that serves this apiVersion and kind.
+    pub(crate) fn of_kind(&self, gvk: &Gvk) -> Option<&Arc<Resource>> {
+        let serves = |one: &&Arc<Resource>| one.version(&gvk.version).is_some_and(|version| version.gvk == *gvk);
+        self.resources.values().find(serves)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Resource>> {

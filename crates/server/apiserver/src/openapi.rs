@@ -71,6 +71,10 @@ fn rendered(kinds: &Kinds, name: &str) -> Option<Bytes> {
         add_schemas(&mut schemas, resource, version);
     }
     add_definition(&mut schemas, META);
+    if resources.iter().any(|(resource, place)| resource.versions[*place].scale.is_some()) {
+        schemas.insert(SCALE.to_owned(), scale_schema());
+    }
+    schemas.insert(STATUS.to_owned(), json!({"type": "object"}));
     let document = json!({
         "openapi": "3.0.0", "info": {"title": "Concert", "version": version},
         "paths": paths, "components": {"schemas": schemas},
@@ -78,6 +82,23 @@ fn rendered(kinds: &Kinds, name: &str) -> Option<Bytes> {
     let bytes = Bytes::from(document.to_string());
     kinds.openapi.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), bytes.clone());
     Some(bytes)
+}
+
+const SCALE: &str = "io.k8s.api.autoscaling.v1.Scale";
+const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
+const STATUS_SCHEMA: &str = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.Status";
+
+fn scale_schema() -> Value {
+    let (text, number) = (json!({"type": "string"}), json!({"type": "integer", "format": "int32"}));
+    json!({
+        "type": "object",
+        "properties": {
+            "apiVersion": text, "kind": text, "metadata": {"allOf": [{"$ref": format!("#/components/schemas/{META}")}]},
+            "spec": {"type": "object", "properties": {"replicas": number}},
+            "status": {"type": "object", "required": ["replicas"], "properties": {"replicas": number, "selector": text}},
+        },
+        "x-kubernetes-group-version-kind": [{"group": "autoscaling", "version": "v1", "kind": "Scale"}],
+    })
 }
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
@@ -169,11 +190,16 @@ fn add_paths(paths: &mut Map<String, Value>, document: &str, resource: &Resource
         operation
     };
     let object = json!({"$ref": schema});
+    if resource.is_answered() {
+        paths.insert(collection, json!({"post": with_body("post", "application/json", object)}));
+        return;
+    }
     paths.insert(
         collection.clone(),
         json!({
             "get": operation("list", &format!("{schema}List")),
             "post": with_body("post", "application/json", object.clone()),
+            "delete": operation("deletecollection", STATUS_SCHEMA),
         }),
     );
     let one = json!({
@@ -188,6 +214,17 @@ fn add_paths(paths: &mut Map<String, Value>, document: &str, resource: &Resource
             members.remove("delete");
         }
         paths.insert(format!("{collection}/{{name}}/status"), status);
+    }
+    if version.scale.is_some() {
+        let scale = format!("#/components/schemas/{SCALE}");
+        let mut scaled = json!({
+            "get": operation("get", &scale),
+            "put": with_body("put", "application/json", json!({"$ref": scale})),
+            "patch": with_body("patch", "application/merge-patch+json", json!({"type": "object"})),
+        });
+        let responses = answer(scale);
+        scaled.as_object_mut().into_iter().flatten().for_each(|(_, one)| one["responses"] = responses.clone());
+        paths.insert(format!("{collection}/{{name}}/scale"), scaled);
     }
     paths.insert(format!("{collection}/{{name}}"), one);
     if resource.namespaced {

@@ -1,23 +1,25 @@
 //! Getting and listing.
 
+pub(crate) mod options;
+mod token;
+
 use std::sync::Arc;
 
-use base64::Engine;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::{BufMut, Bytes, BytesMut};
 use concert_api::{ObjectKey, Status};
 use concert_store::{RevisionError, Snapshot};
 use futures::Stream;
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::Server;
 use crate::beside::{Parsed, Stored, beginning};
+use crate::delete::DeleteOptions;
 use crate::encode;
 use crate::respond::Form;
+use crate::scale;
 use crate::select::Selection;
 use crate::table;
-use crate::target::{Query, Target};
+use crate::target::{Part, Query, Target};
 
 /// Lists go out in pieces of about this size.
 const PIECE: usize = 64 << 10;
@@ -32,23 +34,41 @@ pub(crate) struct Page {
     remaining: Option<usize>,
 }
 
-/// What a continue token says: the revision of the first page and the last key of the page before.
-#[derive(Serialize, Deserialize)]
-struct Token {
-    v: String,
-    rv: u64,
-    start: String,
-}
-
 impl Server {
     /// GET of one object.
-    pub(crate) fn get(&self, target: &Target, query: &Query, form: Form) -> Result<Bytes, Status> {
+    pub(crate) async fn get(&self, target: &Target, query: &Query, form: Form) -> Result<Bytes, Status> {
         let name = target.name.as_deref().unwrap_or_default();
+        if let Some(asked) = revision("resourceVersion", &query.resource_version)? {
+            self.wait_for(asked).await?;
+        }
         let snapshot = self.store().snapshot();
         let Some(entry) = snapshot.get(&target.key(name)) else {
             return Err(Status::not_found(&target.resource.id, name));
         };
+        if target.part == Part::Scale {
+            let object = encode::tree(&target.resource, target.version(), entry)?;
+            return Ok(scale::of(target, &object)?.to_string().into());
+        }
         self.shaped(target, query, form, entry)
+    }
+
+    /// DELETE of a collection: what a list gives, each object with the same options. Gives what was found.
+    pub(crate) async fn delete_collection(
+        &self,
+        target: &Target,
+        query: &Query,
+        options: &DeleteOptions,
+    ) -> Result<Page, Status> {
+        let page = self.page(target, query).await?;
+        for entry in &page.entries {
+            let Some(object) = &entry.beside.object else { continue };
+            match self.delete(&target.at(&object.key()), options).await {
+                Ok(_) => {}
+                Err(status) if status.code == 404 => {}
+                Err(status) => return Err(status),
+            }
+        }
+        Ok(page)
     }
 
     /// One object in the form the client wants.
@@ -60,7 +80,7 @@ impl Server {
             }
             Form::Table => {
                 let object = encode::tree(&target.resource, target.version(), entry)?;
-                let table = table::table(target, query, &[object], &json!({"resourceVersion": revision}), self.now());
+                let table = table::table(target, query, &[object], &json!({"resourceVersion": revision}), self.now())?;
                 Ok(table.to_string().into())
             }
             Form::Metadata => {
@@ -89,7 +109,7 @@ impl Server {
         let rest = if entries.len() == limit { objects.count() } else { 0 };
         let revision = snapshot.revision();
         let continue_token = match last {
-            Some(last) if rest > 0 => write_token(revision, &last),
+            Some(last) if rest > 0 => token::write(Some(revision), &last),
             _ => String::new(),
         };
         let remaining = (rest > 0 && !selection.is_narrowed()).then_some(rest);
@@ -98,17 +118,17 @@ impl Server {
 
     /// The state that a list reads, and the key after which it goes on.
     async fn listed_state(&self, query: &Query) -> Result<(Snapshot<Parsed>, Option<ObjectKey>), Status> {
-        if query.initial_events.is_some() {
-            let error =
-                concert_api::FieldError::forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list");
-            return Err(Status::invalid(&concert_api::Gvk::new("meta.k8s.io", "", "ListOptions"), "", &[error]));
-        }
-        check_version_match(query)?;
+        options::check_list(query)?;
         if !query.continue_token.is_empty() {
-            let (revision, start) = read_token(&query.continue_token)?;
+            let (revision, start) = token::read(&query.continue_token)?;
+            let Some(revision) = revision else { return Ok((self.store().snapshot(), Some(start))) };
             let snapshot = self.store().snapshot_at(revision).map_err(|error| match error {
-                RevisionError::Compacted { .. } => Status::expired(EXPIRED_TOKEN),
-                RevisionError::Future { .. } => Status::bad_request("continue token is from the future"),
+                RevisionError::Compacted { .. } => {
+                    let mut status = Status::expired(EXPIRED_TOKEN);
+                    status.continue_token = token::write(None, &start);
+                    status
+                }
+                RevisionError::Future { asked, current } => Status::too_large_revision(asked, current),
             })?;
             return Ok((snapshot, Some(start)));
         }
@@ -118,10 +138,8 @@ impl Server {
         if let Some(asked) = asked.filter(|asked| *asked > 0) {
             self.wait_for(asked).await?;
             if exact {
-                let snapshot = self.store().snapshot_at(asked).map_err(|_| {
-                    Status::expired(format!("The resourceVersion for the provided list is too old: {asked}"))
-                })?;
-                return Ok((snapshot, None));
+                let too_old = |_| Status::expired("The resourceVersion for the provided list is too old.");
+                return Ok((self.store().snapshot_at(asked).map_err(too_old)?, None));
             }
         }
         Ok((self.store().snapshot(), None))
@@ -151,7 +169,7 @@ impl Server {
             .map(|entry| encode::tree(&target.resource, target.version(), entry))
             .collect::<Result<_, _>>()?;
         if form == Form::Table {
-            return Ok(table::table(target, query, &objects, &page.metadata(), self.now()));
+            return table::table(target, query, &objects, &page.metadata(), self.now());
         }
         let items: Vec<Value> = objects.iter().map(table::metadata_only).collect();
         Ok(json!({
@@ -161,7 +179,7 @@ impl Server {
     }
 }
 
-const EXPIRED_TOKEN: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter.";
+const EXPIRED_TOKEN: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
 impl Page {
     fn metadata(&self) -> Value {
@@ -175,6 +193,15 @@ impl Page {
         metadata
     }
 
+    /// Lists of custom resources always have a token, if an empty one.
+    fn metadata_for(&self, target: &Target) -> Value {
+        let mut metadata = self.metadata();
+        if target.resource.is_custom() && self.continue_token.is_empty() {
+            metadata["continue"] = "".into();
+        }
+        metadata
+    }
+
     /// The page as a list of whole objects, piece by piece: the stored bytes, never one buffer.
     pub(crate) fn pieces(self, target: &Target) -> impl Stream<Item = Bytes> + Send + 'static {
         let version = target.version();
@@ -182,7 +209,7 @@ impl Page {
             "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{},\"items\":[",
             target.resource.list_kind,
             version.gvk.api_version(),
-            self.metadata()
+            self.metadata_for(target)
         );
         let target = target.clone();
         let state = (Some(head), self.entries.into_iter().enumerate(), target, false);
@@ -231,43 +258,4 @@ pub(crate) fn revision(field: &str, text: &str) -> Result<Option<u64>, Status> {
         let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
         Status::failure(500, "", format!("{field}: Invalid value: {text:?}: {why}"))
     })
-}
-
-fn check_version_match(query: &Query) -> Result<(), Status> {
-    let field = "resourceVersionMatch";
-    let error = match query.version_match.as_str() {
-        "" => return Ok(()),
-        _ if query.resource_version.is_empty() => concert_api::FieldError::forbidden(
-            field,
-            "resourceVersionMatch is forbidden unless resourceVersion is provided",
-        ),
-        _ if !query.continue_token.is_empty() => {
-            concert_api::FieldError::forbidden(field, "resourceVersionMatch is forbidden when continue is provided")
-        }
-        "Exact" if query.resource_version == "0" => concert_api::FieldError::forbidden(
-            field,
-            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-        ),
-        "Exact" | "NotOlderThan" => return Ok(()),
-        other => concert_api::FieldError::new(
-            field,
-            concert_api::Fault::NotSupported(other.into(), vec!["Exact".into(), "NotOlderThan".into(), String::new()]),
-            "",
-        ),
-    };
-    let gvk = concert_api::Gvk::new("meta.k8s.io", "", "ListOptions");
-    Err(Status::invalid(&gvk, "", &[error]))
-}
-
-fn write_token(revision: u64, last: &ObjectKey) -> String {
-    let token = Token { v: "meta.k8s.io/v1".into(), rv: revision, start: format!("{}/{}", last.namespace, last.name) };
-    BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
-}
-
-fn read_token(text: &str) -> Result<(u64, ObjectKey), Status> {
-    let bad = |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-    let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).map_err(|error| bad(&error.to_string()))?;
-    let token: Token = serde_json::from_slice(&bytes).map_err(|error| bad(&error.to_string()))?;
-    let (namespace, name) = token.start.split_once('/').ok_or_else(|| bad("the start key is malformed"))?;
-    Ok((token.rv, ObjectKey::new(namespace, name)))
 }

@@ -5,6 +5,7 @@ use concert_schema::NameRule;
 use concert_world::Random;
 use serde_json::Value;
 
+use crate::owners;
 use crate::target::Target;
 
 /// The characters of generated names: no vowels, so that no words arise.
@@ -60,7 +61,7 @@ pub(crate) fn check_name(target: &Target, object: &Value) -> Result<(), Status> 
         return check_namespace(target, object);
     }
     let message = if found.is_empty() {
-        "name must be provided".to_owned()
+        format!("the name of the object ({expected} based on URL) was undeterminable: name must be provided")
     } else {
         format!("the name of the object ({found}) does not match the name on the URL ({expected})")
     };
@@ -102,36 +103,9 @@ pub(crate) fn check(target: &Target, object: &Value) -> FieldErrors {
     let metadata = &object["metadata"];
     errors.extend(names::check_labels(&metadata["labels"], "metadata.labels"));
     errors.extend(names::check_annotations(&metadata["annotations"], "metadata.annotations"));
-    errors.extend(check_owners(&metadata["ownerReferences"]));
-    for (place, finalizer) in meta::finalizers(object).into_iter().enumerate() {
-        let field = format!("metadata.finalizers[{place}]");
-        let faults = names::qualified_faults(finalizer);
-        errors.extend(faults.into_iter().map(|fault| FieldError::invalid(field.as_str(), finalizer, fault)));
-    }
+    errors.extend(owners::check_owners(object));
+    errors.extend(owners::check_finalizers(target, object));
     errors
-}
-
-fn check_owners(owners: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
-    let mut controllers = 0;
-    for (place, owner) in owners.as_array().into_iter().flatten().enumerate() {
-        for field in ["apiVersion", "kind", "name", "uid"] {
-            if owner[field].as_str().is_none_or(str::is_empty) {
-                let path = format!("metadata.ownerReferences[{place}].{field}");
-                errors.push(FieldError::invalid(path, "", format!("{} must not be empty", words(field))));
-            }
-        }
-        controllers += usize::from(owner["controller"] == true);
-    }
-    if controllers > 1 {
-        let detail = "Only one reference can have Controller set to true";
-        errors.push(FieldError::invalid("metadata.ownerReferences", owners.clone(), detail));
-    }
-    errors
-}
-
-fn words(field: &str) -> &str {
-    if field == "apiVersion" { "version" } else { field }
 }
 
 /// What is wrong with a change of metadata.

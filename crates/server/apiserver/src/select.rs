@@ -1,8 +1,10 @@
 //! Which objects a list or watch is about.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use concert_api::{FieldSelector, LabelSelector, ObjectKey, Status};
+use serde_json::Value;
 
 use crate::beside::{Parsed, Stored};
 use crate::target::{Query, Target};
@@ -14,26 +16,59 @@ pub(crate) struct Selection {
     name: Option<String>,
     labels: LabelSelector,
     fields: FieldSelector,
+    /// Where the fields are that the selector names.
+    paths: BTreeMap<String, Place>,
+}
+
+/// Where a field is in a stored object.
+#[derive(Clone, Debug)]
+enum Place {
+    /// Here.
+    At(Vec<String>),
+    /// Here, or if that is empty, there.
+    Either(Vec<String>, Vec<String>),
+}
+
+impl Place {
+    /// The field's value as text; booleans and numbers as JSON writes them.
+    fn text(&self, parsed: &Parsed) -> String {
+        match self {
+            Self::At(steps) => text_at(steps, parsed),
+            Self::Either(first, second) => {
+                let text = text_at(first, parsed);
+                if text.is_empty() { text_at(second, parsed) } else { text }
+            }
+        }
+    }
+}
+
+fn text_at(steps: &[String], parsed: &Parsed) -> String {
+    let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+    let raw = parsed.object.as_ref().and_then(|object| object.field(&steps));
+    match raw.map(serde_json::from_slice::<Value>) {
+        Some(Ok(Value::String(text))) => text,
+        Some(Ok(value @ (Value::Bool(_) | Value::Number(_)))) => value.to_string(),
+        _ => String::new(),
+    }
 }
 
 impl Selection {
     /// Reads a selection; a field that cannot be selected by is refused.
     pub(crate) fn of(target: &Target, query: &Query) -> Result<Self, Status> {
-        let extra: &[&str] = if is_event(target) { &EVENT_FIELDS } else { &[] };
+        let mut paths = BTreeMap::new();
         for field in query.fields.fields() {
-            if !matches!(field, "metadata.name" | "metadata.namespace") && !extra.contains(&field) {
-                return Err(Status::bad_request(if target.resource.is_custom() {
-                    format!("field label not supported: {field}")
-                } else {
-                    format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
-                }));
+            if matches!(field, "metadata.name" | "metadata.namespace") {
+                continue;
             }
+            let path = path_of(target, field).ok_or_else(|| refused(target, field))?;
+            paths.insert(field.to_owned(), path);
         }
         Ok(Self {
             namespace: target.namespace.clone(),
             name: target.name.clone(),
             labels: query.labels.clone(),
             fields: query.fields.clone(),
+            paths,
         })
     }
 
@@ -54,34 +89,53 @@ impl Selection {
                 || self.fields.matches(|field| match field {
                     "metadata.name" => Cow::Owned(key.name.to_string()),
                     "metadata.namespace" => Cow::Owned(key.namespace.to_string()),
-                    other => Cow::Owned(event_field(other, parsed).into_owned()),
+                    other => Cow::Owned(self.paths.get(other).map(|path| path.text(parsed)).unwrap_or_default()),
                 }))
     }
 }
 
-/// What Events can be selected by.
-const EVENT_FIELDS: [&str; 11] = [
-    "involvedObject.kind",
-    "involvedObject.namespace",
-    "involvedObject.name",
-    "involvedObject.uid",
-    "involvedObject.apiVersion",
-    "involvedObject.resourceVersion",
-    "involvedObject.fieldPath",
-    "reason",
-    "reportingComponent",
-    "source",
-    "type",
+/// What Events can be selected by, in both groups; they are stored as those of the core group.
+const EVENT_FIELDS: [(&str, &str); 7] = [
+    ("kind", "involvedObject.kind"),
+    ("namespace", "involvedObject.namespace"),
+    ("name", "involvedObject.name"),
+    ("uid", "involvedObject.uid"),
+    ("apiVersion", "involvedObject.apiVersion"),
+    ("resourceVersion", "involvedObject.resourceVersion"),
+    ("fieldPath", "involvedObject.fieldPath"),
 ];
 
-fn is_event(target: &Target) -> bool {
-    target.resource.kind == "Event" && target.resource.builtin.is_some()
+/// Where a field is that the objects of this kind can be selected by.
+fn path_of(target: &Target, field: &str) -> Option<Place> {
+    let at = |path: &str| Place::At(path.split('.').map(str::to_owned).collect());
+    let resource = &target.resource;
+    if resource.is_custom() {
+        let path = target.version().selectable.iter().find(|path| path.text().strip_prefix('.') == Some(field))?;
+        return Some(Place::At(path.members()?.into_iter().map(str::to_owned).collect()));
+    }
+    match (resource.kind.as_str(), field) {
+        ("Secret", "type") | ("Namespace", "status.phase") => Some(at(field)),
+        ("Event", "reason" | "type" | "reportingComponent") => Some(at(field)),
+        ("Event", "reportingController") => Some(at("reportingComponent")),
+        ("Event", "source") => {
+            let steps = |path: &str| path.split('.').map(str::to_owned).collect();
+            Some(Place::Either(steps("source.component"), steps("reportingComponent")))
+        }
+        ("Event", field) => {
+            let prefix = if resource.id.group.is_empty() { "involvedObject." } else { "regarding." };
+            let name = field.strip_prefix(prefix)?;
+            EVENT_FIELDS.iter().find(|(known, _)| *known == name).map(|(_, path)| at(path))
+        }
+        _ => None,
+    }
 }
 
-fn event_field<'a>(field: &str, parsed: &'a Parsed) -> Cow<'a, str> {
-    if field != "source" {
-        return parsed.field(field);
-    }
-    let component = parsed.field("source.component");
-    if component.is_empty() { parsed.field("reportingComponent") } else { component }
+/// Kinds with selectable fields of their own refuse others in other words than those without.
+fn refused(target: &Target, field: &str) -> Status {
+    let own = target.resource.is_custom() || matches!(target.resource.kind.as_str(), "Event" | "Secret" | "Namespace");
+    Status::bad_request(if own {
+        format!("field label not supported: {field}")
+    } else {
+        format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+    })
 }

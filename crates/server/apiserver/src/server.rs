@@ -3,31 +3,42 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
-use std::path::Path;
+use std::path::Path as FilePath;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
-use concert_api::{Gvk, ObjectKey, Status, decode};
+use concert_api::{Details, Gvk, ObjectKey, Status, decode};
 use concert_store::{OpenError, Options, Store, Window};
 use concert_world::World;
-use http::{HeaderMap, Method, Request, Response, header};
+use http::request::Parts;
+use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::access::Access;
+use crate::auth::User;
 use crate::beside::Parsed;
-use crate::delete::{DeleteOptions, Deleted};
+use crate::body::{Media, content_type, unsupported_media};
+use crate::delete::{DeleteOptions, Deleted, json_type};
+use crate::housekeeping::Housekeeping;
 use crate::kinds::{Kinds, Registry};
 use crate::openapi;
+use crate::protobuf;
+use crate::read::Page;
 use crate::respond::{self, Body, Form};
-use crate::target::{Query, Route, Target, route};
+use crate::scale;
+use crate::target::{Part, Path, Query, Route, Target, route};
 use crate::write::{Change, Written};
 
 /// Larger request bodies are refused, as by the real server.
 const BODY_LIMIT: usize = 3 << 20;
+/// A body that takes longer than any request may.
+const BODY_TIME: Duration = Duration::from_secs(60);
 /// The Kubernetes version whose API this is.
 const VERSION: (&str, &str, &str) = ("1", "37", "v1.37.1");
 /// Namespaces that are always there.
@@ -48,7 +59,7 @@ pub enum StartError {
 }
 
 /// A Kubernetes API server. Cheap to clone; clones are the same server. It is a tower `Service`: requests that reach
-/// it are taken to be authenticated.
+/// it are taken to be authenticated: as the [`User`](crate::User) in their extensions, or as this process itself.
 #[derive(Clone)]
 pub struct Server(Arc<Inner>);
 
@@ -56,14 +67,28 @@ struct Inner {
     store: Store<Parsed>,
     registry: Registry,
     world: World,
+    access: Access,
     stop: watch::Sender<bool>,
     /// Work that outlives the request that began it.
     background: Mutex<JoinSet<()>>,
+    housekeeping: Housekeeping,
+    /// With what clients verify this server.
+    certificate: OnceLock<Arc<str>>,
 }
 
 impl Inner {
-    fn new(store: Store<Parsed>, registry: Registry, world: World) -> Arc<Self> {
-        Arc::new(Self { store, registry, world, stop: watch::Sender::new(false), background: Mutex::default() })
+    fn new(store: Store<Parsed>, registry: Registry, access: Access, world: World, housekeeping: Housekeeping) -> Self {
+        let (stop, background) = (watch::Sender::new(false), Mutex::default());
+        Self { store, registry, access, world, stop, background, housekeeping, certificate: OnceLock::new() }
+    }
+}
+
+/// A server that does not keep the server alive.
+pub(crate) struct WeakServer(Weak<Inner>);
+
+impl WeakServer {
+    pub(crate) fn upgrade(&self) -> Option<Server> {
+        self.0.upgrade().map(Server)
     }
 }
 
@@ -74,7 +99,9 @@ impl Server {
     /// Never: writing to memory does not fail.
     pub async fn in_memory(world: World) -> Self {
         let store = Store::in_memory(&world, Window::default());
-        Self::on(store, world).await.expect("memory does not fail")
+        let server = Self::on(store, world).await.expect("memory does not fail");
+        server.settled().await;
+        server
     }
 
     /// The same with the limits of `options`.
@@ -82,14 +109,16 @@ impl Server {
     /// # Errors
     /// They leave no room for the first namespaces.
     pub async fn in_memory_with(options: Options, world: World) -> Result<Self, StartError> {
-        Self::on(Store::in_memory_with(options, &world), world).await
+        let server = Self::on(Store::in_memory_with(options, &world), world).await?;
+        server.settled().await;
+        Ok(server)
     }
 
     /// A server on the store in `directory`, opened or made there.
     ///
     /// # Errors
     /// The directory cannot be used, is in use by another process, or holds a damaged store.
-    pub async fn open(directory: &Path, options: Options, world: World) -> Result<Self, StartError> {
+    pub async fn open(directory: &FilePath, options: Options, world: World) -> Result<Self, StartError> {
         let store = Store::open(directory, options, &world)?;
         Self::on(store, world).await
     }
@@ -97,9 +126,11 @@ impl Server {
     async fn on(store: Store<Parsed>, world: World) -> Result<Self, StartError> {
         let registry = Registry::default();
         registry.refresh(&store.snapshot());
-        let server = Self(Inner::new(store, registry, world));
+        let inner = Inner::new(store, registry, Access::default(), world, Housekeeping::default());
+        let server = Self(Arc::new(inner));
         server.prepare().await.map_err(|status| StartError::Prepare(status.message))?;
         server.sweep();
+        server.keep_house();
         Ok(server)
     }
 
@@ -112,7 +143,7 @@ impl Server {
             let mut target = Target::stored(resource, &ObjectKey::cluster(name));
             target.name = None;
             let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).to_string();
-            match self.create(&target, &Query::default(), body.as_bytes()).await {
+            match self.create(&target, &Query::default(), Media::Json, body.as_bytes()).await {
                 Ok(_) => {}
                 Err(status) if status.reason == "AlreadyExists" => {}
                 Err(status) => return Err(status),
@@ -127,7 +158,19 @@ impl Server {
     pub fn fork(&self, world: World) -> Self {
         let store = self.0.store.fork(&world, Window::default());
         let registry = self.0.registry.fork();
-        Self(Inner::new(store, registry, world))
+        let mut inner = Inner::new(store, registry, self.0.access.fork(), world, self.0.housekeeping.fork());
+        inner.certificate = self.0.certificate.clone();
+        Self(Arc::new(inner))
+    }
+
+    /// Puts the certificate (PEM) with which clients verify this server into every namespace, now and later, as the
+    /// `ConfigMap` `kube-root-ca.crt`. The first certificate counts.
+    pub fn publish_certificate(&self, pem: &str) {
+        if self.0.certificate.set(pem.into()).is_ok() {
+            self.0.housekeeping.refurnish();
+            let server = self.clone();
+            drop(self.in_background(Box::pin(async move { server.settled().await })));
+        }
     }
 
     /// Identifies this server's store, over restarts.
@@ -145,6 +188,7 @@ impl Server {
     pub fn close(&self) {
         self.stop_watches();
         self.0.background.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+        self.0.housekeeping.stop();
         self.0.store.close();
     }
 
@@ -174,8 +218,24 @@ impl Server {
         }
     }
 
+    pub(crate) fn downgrade(&self) -> WeakServer {
+        WeakServer(Arc::downgrade(&self.0))
+    }
+
+    pub(crate) fn housekeeping(&self) -> &Housekeeping {
+        &self.0.housekeeping
+    }
+
+    pub(crate) fn root_certificate(&self) -> Option<&str> {
+        self.0.certificate.get().map(AsRef::as_ref)
+    }
+
     pub(crate) fn store(&self) -> &Store<Parsed> {
         &self.0.store
+    }
+
+    pub(crate) fn access(&self) -> &Access {
+        &self.0.access
     }
 
     pub(crate) fn world(&self) -> &World {
@@ -201,6 +261,21 @@ impl Server {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (parts, body) = request.into_parts();
+        match self.admit(&parts) {
+            Ok(mut admitted) => {
+                let caller = admitted.caller.take();
+                admitted.holds(self.answer_admitted(parts, caller, body).await)
+            }
+            Err(refusal) => *refusal,
+        }
+    }
+
+    /// Answers a request that was let in.
+    async fn answer_admitted<B>(&self, mut parts: Parts, caller: Option<Arc<User>>, body: B) -> Response<Body>
+    where
+        B: http_body::Body<Data: Send> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         let Some(route) = route(parts.uri.path()) else { return respond::nowhere() };
         let form = match respond::negotiate(&parts.headers) {
             Ok(form) => form,
@@ -217,11 +292,16 @@ impl Server {
             Route::Discovery(segments) => self.discovery(&segments, form),
             Route::OpenApi(document) => self.openapi(document),
             Route::Resource(path) => {
+                if let Some(account) = path.token_of() {
+                    return self.answer_token(&account, parts, caller, body).await;
+                }
                 let found = Target::find(&self.kinds(), &path).or_else(|| Target::find(&self.refresh_kinds(), &path));
-                let Some(target) = found else { return respond::nowhere() };
+                let Some(target) = found else { return self.no_such_part(path) };
                 let answer = async {
                     let query = Query::parse(&parts.method, parts.uri.query().unwrap_or_default())?;
+                    let query = Query { caller, ..query };
                     let body = read_body(body).await?;
+                    let body = protobuf::translated(&mut parts.headers, &target, body)?;
                     self.resource(&parts.method, &parts.headers, &target, &query, form, &body).await
                 };
                 let mut response = answer.await.unwrap_or_else(|status| respond::failure(&status));
@@ -230,6 +310,50 @@ impl Server {
                 }
                 response
             }
+        }
+    }
+
+    /// Answers a request for a token of a service account.
+    async fn answer_token<B>(
+        &self,
+        account: &ObjectKey,
+        mut parts: Parts,
+        caller: Option<Arc<User>>,
+        body: B,
+    ) -> Response<Body>
+    where
+        B: http_body::Body<Data: Send> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let answer = async {
+            let query = Query::parse(&parts.method, parts.uri.query().unwrap_or_default())?;
+            let query = Query { caller, ..query };
+            if parts.method != Method::POST {
+                return Err(Status::method_not_allowed());
+            }
+            let body = read_body(body).await?;
+            let expected = ("authentication.k8s.io/v1", "TokenRequest");
+            let body = protobuf::json(&mut parts.headers, expected, body)?;
+            let written = self.request_token(account, &query, Media::of(&parts.headers)?, &body)?;
+            let mut response = respond::bytes(written.code, written.object);
+            respond::warn(&mut response, &written.warnings);
+            Ok(response)
+        };
+        answer.await.unwrap_or_else(|status| respond::failure(&status))
+    }
+
+    /// A path that leads to no part of an object: whether it leads to an object at all decides the words.
+    fn no_such_part(&self, mut path: Path<'_>) -> Response<Body> {
+        path.subresource = None;
+        match (Target::find(&self.kinds(), &path), path.name) {
+            (Some(target), Some(name)) if target.resource.is_custom() => {
+                respond::failure(&Status::not_found(&target.resource.id, &name))
+            }
+            (Some(_), Some(_)) => {
+                let message = "the server could not find the requested resource";
+                respond::failure(&Status::failure(404, "NotFound", message).with(Details::default()))
+            }
+            (Some(_) | None, _) => respond::nowhere(),
         }
     }
 
@@ -242,39 +366,74 @@ impl Server {
         form: Form,
         body: &[u8],
     ) -> Result<Response<Body>, Status> {
+        if method != Method::GET {
+            // A fork's begins with its first write.
+            self.keep_house();
+        }
+        if target.resource.is_answered() {
+            return match (method, &target.name) {
+                (_, Some(_)) => Err(Status::no_such_resource()),
+                (&Method::POST, None) => {
+                    let written = self.review(target, query, Media::of(headers)?, body)?;
+                    self.written(target, query, form, written)
+                }
+                _ => Err(Status::method_not_allowed()),
+            };
+        }
+        let media = || Media::of(headers);
         match (method, target.name.is_some()) {
-            (&Method::GET, false) if query.watch => Ok(respond::stream(self.watch(target, query, form).await?)),
-            (&Method::GET, false) => self.list(target, query, form).await,
-            (&Method::GET, true) if query.watch => Ok(respond::stream(self.watch(target, query, form).await?)),
-            (&Method::GET, true) => Ok(respond::bytes(200, self.get(target, query, form)?)),
+            (&Method::GET | &Method::HEAD, _) if method == Method::GET || target.resource.is_custom() => {
+                self.read(target, query, form).await
+            }
             (&Method::POST, false) if !target.resource.namespaced || target.namespace.is_some() => {
-                check_media(headers, BODY_TYPES)?;
-                let written = self.create(target, query, body).await?;
+                let written = self.create(target, query, media()?, body).await?;
                 self.written(target, query, form, written)
             }
             (&Method::PUT, true) => {
-                check_media(headers, BODY_TYPES)?;
-                let written = self.update(target, query, &Change::replace(target, query, body)?).await?;
-                self.written(target, query, form, written)
-            }
-            (&Method::PATCH, true) => {
-                let change = read_patch(headers, body)?;
+                let change = Change::replace(target, query, media()?, body)?;
                 let written = self.update(target, query, &change).await?;
                 self.written(target, query, form, written)
             }
-            (&Method::DELETE, true) if !target.status => {
-                let options = DeleteOptions::read(body, query)?;
+            (&Method::PATCH, true) if target.part != Part::Finalize => {
+                let change = read_patch(target, headers, body)?;
+                let written = self.update(target, query, &change).await?;
+                self.written(target, query, form, written)
+            }
+            (&Method::DELETE, true) if target.part == Part::Whole => {
+                let options = DeleteOptions::read(media()?, body, query)?;
                 Ok(match self.delete(target, &options).await? {
                     Deleted::Gone(status) => respond::json(200, &status),
                     Deleted::Marked(object) => respond::bytes(200, object),
                 })
             }
-            _ => Err(Status::method_not_allowed()),
+            (&Method::DELETE, false) if target.is_collection() && target.resource.deletes_collections() => {
+                let options = DeleteOptions::read(media()?, body, query)?;
+                let page = self.delete_collection(target, query, &options).await?;
+                self.listed(target, query, form, page)
+            }
+            (&Method::PUT | &Method::PATCH, false) if target.resource.is_custom() => {
+                Err(Status::bad_request("name must be provided"))
+            }
+            _ => Err(not_allowed(method, target)),
         }
     }
 
-    async fn list(&self, target: &Target, query: &Query, form: Form) -> Result<Response<Body>, Status> {
+    /// GET: of one object or many, once or for a while.
+    async fn read(&self, target: &Target, query: &Query, form: Form) -> Result<Response<Body>, Status> {
+        if target.part == Part::Finalize {
+            return Err(Status::method_not_allowed());
+        }
+        if target.name.is_some() {
+            return Ok(respond::bytes(200, self.get(target, query, form).await?));
+        }
+        if query.watch {
+            return Ok(respond::stream(self.watch(target, query, form).await?));
+        }
         let page = self.page(target, query).await?;
+        self.listed(target, query, form, page)
+    }
+
+    fn listed(&self, target: &Target, query: &Query, form: Form, page: Page) -> Result<Response<Body>, Status> {
         Ok(match form {
             Form::Object | Form::AggregatedDiscovery(_) => respond::stream(page.pieces(target)),
             Form::Table | Form::Metadata => respond::json(200, &self.page_document(target, query, form, &page)?),
@@ -284,12 +443,16 @@ impl Server {
     /// The answer to a write: the object in the form the client wants, and its warnings.
     fn written(&self, target: &Target, query: &Query, form: Form, written: Written) -> Result<Response<Body>, Status> {
         let body = match form {
+            _ if target.part == Part::Scale => {
+                let object: Value = serde_json::from_slice(&written.object).map_err(Status::internal)?;
+                scale::before(target, &object)?.to_string().into()
+            }
             Form::Object | Form::AggregatedDiscovery(_) => written.object,
             Form::Table | Form::Metadata => {
                 let object: Value = serde_json::from_slice(&written.object).map_err(Status::internal)?;
                 let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
                 let shaped = if form == Form::Table {
-                    crate::table::table(target, query, &[object], &metadata, self.now())
+                    crate::table::table(target, query, &[object], &metadata, self.now())?
                 } else {
                     crate::table::metadata_only(&object)
                 };
@@ -333,47 +496,61 @@ where
     }
 }
 
-const BODY_TYPES: &[&str] = &["application/json"];
-const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json";
+const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+
+/// 405; custom resources say it in other words for their subresources.
+fn not_allowed(method: &Method, target: &Target) -> Status {
+    let verb = match *method {
+        Method::POST => "create",
+        Method::DELETE => "delete",
+        _ => return Status::method_not_allowed(),
+    };
+    if target.part == Part::Whole || !target.resource.is_custom() {
+        return Status::method_not_allowed();
+    }
+    let id = &target.resource.id;
+    let message = format!("{verb} is not supported on resources of kind \"{id}\"");
+    Status::failure(405, "MethodNotAllowed", message).about(id, "")
+}
 
 async fn read_body<B>(body: B) -> Result<Bytes, Status>
 where
     B: http_body::Body<Data: Send> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    match Limited::new(body, BODY_LIMIT).collect().await {
+    let Ok(read) = tokio::time::timeout(BODY_TIME, Limited::new(body, BODY_LIMIT).collect()).await else {
+        let message = format!("Timeout: the request body did not arrive within {} seconds", BODY_TIME.as_secs());
+        return Err(Status::failure(504, "Timeout", message));
+    };
+    match read {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(Status::too_large(BODY_LIMIT)),
         Err(error) => Err(Status::bad_request(format!("cannot read the request body: {error}"))),
     }
 }
 
-fn media(headers: &HeaderMap) -> &str {
-    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    value.split(';').next().unwrap_or_default().trim()
-}
-
-fn unsupported_media(accepted: &str) -> Status {
-    let message =
-        format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
-    Status::failure(415, "UnsupportedMediaType", message)
-}
-
-/// A body without a type is taken for JSON, as by the real server.
-fn check_media(headers: &HeaderMap, accepted: &[&str]) -> Result<(), Status> {
-    let media = media(headers);
-    if media.is_empty() || accepted.contains(&media) { Ok(()) } else { Err(unsupported_media(&accepted.join(", "))) }
-}
-
-fn read_patch(headers: &HeaderMap, body: &[u8]) -> Result<Change, Status> {
-    let patch = || {
-        let decoded = decode(body).map(|decoded| decoded.value);
-        decoded.map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))
+fn read_patch(target: &Target, headers: &HeaderMap, body: &[u8]) -> Result<Change, Status> {
+    let patch = || decode(body).map(|decoded| decoded.value).map_err(|_| Status::bad_request("invalid JSON patch"));
+    let wrong = |found: &Value, wanted: &str| {
+        let found = json_type(found);
+        Status::bad_request(format!(
+            "error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"
+        ))
     };
-    match media(headers) {
-        "application/json-patch+json" => Ok(Change::JsonPatch(patch()?)),
-        "application/merge-patch+json" => Ok(Change::MergePatch(patch()?)),
-        _ => Err(unsupported_media(PATCH_TYPES)),
+    match content_type(headers) {
+        "application/json-patch+json" => match patch()? {
+            list @ Value::Array(_) => Ok(Change::JsonPatch(list)),
+            other => Err(wrong(&other, "[]handlers.jsonPatchOp")),
+        },
+        "application/merge-patch+json" => match patch()? {
+            object @ Value::Object(_) => Ok(Change::MergePatch(object)),
+            other => Err(wrong(&other, "map[string]interface {}")),
+        },
+        "application/strategic-merge-patch+json" | "application/apply-patch+yaml" => {
+            Err(unsupported_media(PATCH_TYPES))
+        }
+        _ if target.resource.is_custom() => Err(unsupported_media(PATCH_TYPES)),
+        _ => Err(Status::failure(415, "UnsupportedMediaType", "415: Unsupported Media Type").with(Details::default())),
     }
 }
 

@@ -8,10 +8,13 @@ use concert_store::Key;
 use http::Method;
 use serde_json::Value;
 
+use crate::auth::User;
 use crate::kinds::{Kinds, Resource, Version};
 
 /// Where the whole store can be had as one file, while the server runs.
 pub const BACKUP_PATH: &str = "/concert/backup";
+/// Longer names of field managers are refused.
+const MANAGER_MAX: usize = 128;
 
 /// Where a path leads.
 #[derive(Debug)]
@@ -41,6 +44,16 @@ pub(crate) struct Path<'a> {
     pub(crate) namespace: Option<Cow<'a, str>>,
     pub(crate) name: Option<Cow<'a, str>>,
     pub(crate) subresource: Option<&'a str>,
+}
+
+impl Path<'_> {
+    /// The service account whose token is asked for.
+    pub(crate) fn token_of(&self) -> Option<ObjectKey> {
+        let is_token = (self.group, self.version, self.resource) == ("", "v1", "serviceaccounts")
+            && self.subresource == Some("token");
+        let (namespace, name) = (self.namespace.as_deref()?, self.name.as_deref()?);
+        is_token.then(|| ObjectKey::new(namespace, name))
+    }
 }
 
 /// Reads a path; `None` leads nowhere.
@@ -117,7 +130,19 @@ pub(crate) struct Target {
     /// `None`: all namespaces, or cluster-scoped.
     pub(crate) namespace: Option<String>,
     pub(crate) name: Option<String>,
-    pub(crate) status: bool,
+    pub(crate) part: Part,
+}
+
+/// Which part of an object a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// All of it.
+    Whole,
+    Status,
+    /// Its number of replicas, as an `autoscaling/v1` Scale.
+    Scale,
+    /// `spec.finalizers` of a namespace.
+    Finalize,
 }
 
 impl Target {
@@ -131,9 +156,11 @@ impl Target {
         } else {
             path.namespace.is_none()
         };
-        let status = match path.subresource {
-            None => false,
-            Some("status") if resource.versions[version].status => true,
+        let part = match path.subresource {
+            None => Part::Whole,
+            Some("status") if resource.versions[version].status => Part::Status,
+            Some("scale") if resource.versions[version].scale.is_some() => Part::Scale,
+            Some("finalize") if resource.id == crate::kinds::namespaces() => Part::Finalize,
             Some(_) => return None,
         };
         scope_fits.then(|| Self {
@@ -141,12 +168,17 @@ impl Target {
             version,
             namespace: path.namespace.as_deref().map(str::to_owned),
             name: path.name.as_deref().map(str::to_owned),
-            status,
+            part,
         })
     }
 
     pub(crate) fn version(&self) -> &Version {
         &self.resource.versions[self.version]
+    }
+
+    /// All objects of a namespace, or of the cluster if they live there.
+    pub(crate) fn is_collection(&self) -> bool {
+        self.name.is_none() && (!self.resource.namespaced || self.namespace.is_some())
     }
 
     /// The stored key of the object with this name.
@@ -167,7 +199,7 @@ impl Target {
     /// A target in the storage version, for what the server does itself.
     pub(crate) fn stored(resource: &Arc<Resource>, object: &ObjectKey) -> Self {
         let version = resource.versions.iter().position(|version| version.storage).unwrap_or(0);
-        Self { resource: Arc::clone(resource), version, namespace: None, name: None, status: false }.at(object)
+        Self { resource: Arc::clone(resource), version, namespace: None, name: None, part: Part::Whole }.at(object)
     }
 }
 
@@ -180,9 +212,11 @@ pub(crate) enum FieldValidation {
     Strict,
 }
 
-/// The query of a request.
+/// The query of a request, and who asks.
 #[derive(Debug, Default)]
 pub(crate) struct Query {
+    /// `None`: this process itself.
+    pub(crate) caller: Option<Arc<User>>,
     pub(crate) labels: LabelSelector,
     pub(crate) fields: FieldSelector,
     pub(crate) watch: bool,
@@ -197,14 +231,18 @@ pub(crate) struct Query {
     pub(crate) include_object: String,
     pub(crate) pretty: bool,
     pub(crate) dry_run: bool,
-    pub(crate) propagation: String,
+    /// `propagationPolicy` and `orphanDependents`: what a delete without a body asks for.
+    pub(crate) propagation: Option<String>,
+    pub(crate) orphan_dependents: Option<bool>,
 }
 
 impl Query {
     pub(crate) fn parse(method: &Method, query: &str) -> Result<Self, Status> {
         let bad = |error: &dyn std::fmt::Display| Status::bad_request(error.to_string());
-        let is_true = |value: &str| matches!(value, "true" | "1");
+        // Whatever is not plainly no is yes, as in Go.
+        let is_true = |value: &str| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0");
         let mut parsed = Self::default();
+        let mut dry_run: Vec<String> = Vec::new();
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*key {
                 "labelSelector" => parsed.labels = LabelSelector::parse(&value).map_err(|error| bad(&error))?,
@@ -222,11 +260,17 @@ impl Query {
                 "fieldValidation" => parsed.field_validation = field_validation(method, &value)?,
                 "includeObject" => parsed.include_object = value.into_owned(),
                 "pretty" => parsed.pretty = is_true(&value),
-                "dryRun" => parsed.dry_run = dry_run(method, &value)?,
-                "propagationPolicy" => parsed.propagation = value.into_owned(),
+                "dryRun" => dry_run.push(value.into_owned()),
+                "fieldManager" if value.len() > MANAGER_MAX => {
+                    let detail = format!("may not be more than {MANAGER_MAX} bytes");
+                    return Err(invalid(method, FieldError::new("fieldManager", Fault::TooLong, detail)));
+                }
+                "propagationPolicy" => parsed.propagation = Some(value.into_owned()),
+                "orphanDependents" => parsed.orphan_dependents = Some(is_true(&value)),
                 _ => {}
             }
         }
+        parsed.dry_run = is_dry(method, &dry_run)?;
         Ok(parsed)
     }
 }
@@ -241,14 +285,17 @@ fn integer(text: &str) -> Result<i64, Status> {
 
 /// An option of a write that is none of the known ones.
 fn unsupported(method: &Method, field: &str, value: Value, known: &[&str]) -> Status {
+    let known = known.iter().map(ToString::to_string).collect();
+    invalid(method, FieldError::new(field, Fault::NotSupported(value, known), ""))
+}
+
+fn invalid(method: &Method, error: FieldError) -> Status {
     let kind = match *method {
         Method::POST => "CreateOptions",
         Method::PUT => "UpdateOptions",
         Method::DELETE => "DeleteOptions",
         _ => "PatchOptions",
     };
-    let known = known.iter().map(ToString::to_string).collect();
-    let error = FieldError::new(field, Fault::NotSupported(value, known), "");
     Status::invalid(&Gvk::new("meta.k8s.io", "", kind), "", &[error])
 }
 
@@ -261,12 +308,12 @@ fn field_validation(method: &Method, value: &str) -> Result<FieldValidation, Sta
     }
 }
 
-fn dry_run(method: &Method, value: &str) -> Result<bool, Status> {
-    match value {
-        "" => Ok(false),
-        "All" => Ok(true),
-        other => Err(unsupported(method, "dryRun", serde_json::json!([other]), &["All"])),
+fn is_dry(method: &Method, values: &[String]) -> Result<bool, Status> {
+    let said: Vec<&str> = values.iter().map(String::as_str).filter(|value| !value.is_empty()).collect();
+    if said.iter().all(|value| *value == "All") {
+        return Ok(!said.is_empty());
     }
+    Err(unsupported(method, "dryRun", said.into(), &["All"]))
 }
 
 #[cfg(test)]

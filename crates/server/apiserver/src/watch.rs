@@ -27,6 +27,8 @@ const BATCH: usize = 256;
 const PIECE: usize = 64 << 10;
 /// A watcher that asked for bookmarks gets one this often.
 const BOOKMARK: Duration = Duration::from_secs(60);
+/// And one this long before its end.
+const BEFORE_END: Duration = Duration::from_secs(2);
 /// A watch without a deadline of its own ends after 30 to 60 minutes.
 const SHORTEST: Duration = Duration::from_secs(30 * 60);
 
@@ -38,15 +40,18 @@ impl Server {
         query: &Query,
         form: Form,
     ) -> Result<impl Stream<Item = Bytes> + Send + 'static + use<>, Status> {
+        crate::read::options::check_watch(query)?;
         let selection = Selection::of(target, query)?;
-        let asked = crate::read::revision("resourceVersion", &query.resource_version)?;
-        let wants_state = check_initial_events(query)?;
+        let asked = crate::read::revision("resourceVersion", &query.resource_version)?.filter(|asked| *asked > 0);
+        let wants_state = query.initial_events.unwrap_or(asked.is_none());
         let own = self.world().random.below(SHORTEST.as_secs());
         let timeout = query.timeout_seconds.map_or(SHORTEST + Duration::from_secs(own), Duration::from_secs);
-        if wants_state && let Some(asked) = asked {
-            self.wait_for(asked).await?;
-        }
+        let refusal = match asked {
+            Some(asked) if wants_state => self.wait_for(asked).await.err(),
+            Some(_) | None => None,
+        };
         let snapshot = self.store().snapshot();
+        let deadline = Instant::now() + timeout;
         let mut watcher = Watcher {
             server: self.clone(),
             target: target.clone(),
@@ -54,16 +59,18 @@ impl Server {
             selection,
             form,
             bookmarks: query.bookmarks,
-            last: asked.unwrap_or(0),
+            columns_sent: false,
+            last: asked.unwrap_or(snapshot.revision()),
             state: VecDeque::new(),
             state_end: None,
+            refusal,
             revisions: self.store().revisions(),
             stop: self.stopping(),
-            deadline: Instant::now() + timeout,
-            next_bookmark: Instant::now() + BOOKMARK,
+            deadline,
+            next_bookmark: next_bookmark(deadline),
             ended: false,
         };
-        if wants_state {
+        if wants_state && watcher.refusal.is_none() {
             let all = snapshot.range(&target.resource.stored_as, watcher.selection.namespace.as_deref(), None);
             watcher.state = all
                 .filter(|(key, entry)| watcher.selection.matches(key, entry))
@@ -71,9 +78,6 @@ impl Server {
                 .collect();
             watcher.last = snapshot.revision();
             watcher.state_end = (query.initial_events == Some(true) && query.bookmarks).then_some(watcher.last);
-        } else if let Err(RevisionError::Future { asked, current }) = self.store().events_after(watcher.last, 0) {
-            tracing::debug!(asked, current, "a watch begins in the future");
-            self.wait_for(asked).await?;
         }
         Ok(futures::stream::unfold(watcher, |mut watcher| async move {
             let piece = watcher.next().await?;
@@ -82,20 +86,12 @@ impl Server {
     }
 }
 
-/// Whether the watch begins with the present objects.
-fn check_initial_events(query: &Query) -> Result<bool, Status> {
-    let from_now = query.resource_version.is_empty() || query.resource_version == "0";
-    match query.initial_events {
-        None => Ok(from_now),
-        Some(_) if query.version_match != "NotOlderThan" => {
-            let error = concert_api::FieldError::forbidden(
-                "resourceVersionMatch",
-                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            );
-            Err(Status::invalid(&concert_api::Gvk::new("meta.k8s.io", "", "ListOptions"), "", &[error]))
-        }
-        Some(wanted) => Ok(wanted),
-    }
+/// When a watcher gets its next bookmark: every minute, and shortly before its end.
+fn next_bookmark(deadline: Instant) -> Instant {
+    let now = Instant::now();
+    let regular = now + BOOKMARK;
+    let last = deadline.checked_sub(BEFORE_END).filter(|last| *last > now);
+    last.map_or(regular, |last| last.min(regular))
 }
 
 struct Watcher {
@@ -105,12 +101,16 @@ struct Watcher {
     selection: Selection,
     form: Form,
     bookmarks: bool,
+    /// The columns of a table are told once.
+    columns_sent: bool,
     /// The revision up to which everything has been sent.
     last: u64,
     /// Present objects still to be sent.
     state: VecDeque<std::sync::Arc<Stored>>,
     /// The revision of the bookmark that ends them, if the client wants one.
     state_end: Option<u64>,
+    /// Why there is nothing to watch.
+    refusal: Option<Status>,
     revisions: watch::Receiver<u64>,
     stop: watch::Receiver<bool>,
     deadline: Instant,
@@ -124,6 +124,10 @@ impl Watcher {
         loop {
             if self.ended {
                 return None;
+            }
+            if let Some(refusal) = self.refusal.take() {
+                self.ended = true;
+                return Some(line("ERROR", &refusal.to_json()));
             }
             let mut piece = BytesMut::new();
             self.push_state(&mut piece);
@@ -140,9 +144,10 @@ impl Watcher {
                 changed = self.revisions.changed() => self.ended = changed.is_err(),
                 () = tokio::time::sleep_until(self.next_bookmark), if self.bookmarks => {}
             }
-            if self.bookmarks && (self.ended || Instant::now() >= self.next_bookmark) {
-                self.next_bookmark = Instant::now() + BOOKMARK;
-                return Some(line("BOOKMARK", &self.bookmark(json!({}))));
+            if self.bookmarks && !self.ended && Instant::now() >= self.next_bookmark {
+                self.next_bookmark = next_bookmark(self.deadline);
+                let bookmark = self.bookmark(&json!({}));
+                return Some(line("BOOKMARK", &bookmark));
             }
         }
     }
@@ -151,13 +156,14 @@ impl Watcher {
         while piece.len() < PIECE
             && let Some(entry) = self.state.pop_front()
         {
-            piece.extend_from_slice(&self.frame("ADDED", &entry));
+            let frame = self.frame("ADDED", &entry);
+            piece.extend_from_slice(&frame);
         }
         if self.state.is_empty()
             && let Some(revision) = self.state_end.take()
         {
             debug_assert_eq!(revision, self.last);
-            let end = self.bookmark(json!({"k8s.io/initial-events-end": "true"}));
+            let end = self.bookmark(&json!({"k8s.io/initial-events-end": "true"}));
             piece.extend_from_slice(&line("BOOKMARK", &end));
         }
     }
@@ -167,7 +173,9 @@ impl Watcher {
             self.revisions.borrow_and_update();
             let events = match self.server.store().events_after(self.last, BATCH) {
                 Ok(events) => events,
-                Err(error) => {
+                // It waits for what comes.
+                Err(RevisionError::Future { .. }) => return,
+                Err(error @ RevisionError::Compacted { .. }) => {
                     let floor = self.server.store().floor();
                     let message = format!("too old resource version: {} ({floor})", self.last);
                     tracing::debug!(%error, "a watch is too old");
@@ -190,7 +198,7 @@ impl Watcher {
     }
 
     /// An object that begins or ceases to fit the selection comes or goes, for this watcher.
-    fn push_event(&self, piece: &mut BytesMut, event: &Event<Parsed>) {
+    fn push_event(&mut self, piece: &mut BytesMut, event: &Event<Parsed>) {
         let key: &ObjectKey = &event.key.object;
         let before = event.old.as_ref().filter(|old| self.selection.matches(key, old));
         let after = event.kind == EventKind::Put && self.selection.matches(key, &event.new);
@@ -219,15 +227,8 @@ impl Watcher {
     }
 
     /// One line: the event and the object in the form the client wants.
-    fn frame(&self, kind: &str, entry: &Stored) -> Bytes {
-        let query = Query { include_object: self.include_object.clone(), ..Query::default() };
-        let object = match self.form {
-            Form::Object | Form::AggregatedDiscovery(_) => {
-                Ok(encode::served(&self.target.resource, self.target.version(), entry))
-            }
-            Form::Table | Form::Metadata => self.server.shaped(&self.target, &query, self.form, entry),
-        };
-        match object {
+    fn frame(&mut self, kind: &str, entry: &Stored) -> Bytes {
+        match self.shaped(entry) {
             Ok(object) => {
                 let mut frame = BytesMut::with_capacity(object.len() + 40);
                 frame.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
@@ -239,18 +240,37 @@ impl Watcher {
         }
     }
 
-    fn bookmark(&self, annotations: Value) -> Value {
+    fn shaped(&mut self, entry: &Stored) -> Result<Bytes, Status> {
+        if self.form != Form::Table {
+            return self.server.shaped(&self.target, &Query::default(), self.form, entry);
+        }
+        let object = encode::tree(&self.target.resource, self.target.version(), entry)?;
+        let revision = entry.revision.to_string();
+        Ok(self.table(object, &revision)?.to_string().into())
+    }
+
+    fn table(&mut self, object: Value, revision: &str) -> Result<Value, Status> {
+        let query = Query { include_object: self.include_object.clone(), ..Query::default() };
+        let metadata = json!({"resourceVersion": revision});
+        let mut table = crate::table::table(&self.target, &query, &[object], &metadata, self.server.now())?;
+        if std::mem::replace(&mut self.columns_sent, true) {
+            table["columnDefinitions"] = Value::Null;
+        }
+        Ok(table)
+    }
+
+    fn bookmark(&mut self, annotations: &Value) -> Value {
         let gvk = &self.target.version().gvk;
         let mut metadata = json!({"resourceVersion": self.last.to_string()});
         if annotations.as_object().is_some_and(|map| !map.is_empty()) {
-            metadata["annotations"] = annotations;
+            metadata["annotations"] = annotations.clone();
         }
         let object = json!({"kind": gvk.kind, "apiVersion": gvk.api_version(), "metadata": metadata});
         match self.form {
-            Form::Table => json!({
-                "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": self.last.to_string()},
-                "columnDefinitions": [], "rows": [],
-            }),
+            Form::Table => {
+                let revision = self.last.to_string();
+                self.table(object, &revision).unwrap_or_else(|status| status.to_json())
+            }
             Form::Metadata => {
                 json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
             }

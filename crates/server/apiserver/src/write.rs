@@ -12,11 +12,14 @@ use serde_json::Value;
 
 use crate::Server;
 use crate::beside::Stored;
+use crate::body::Media;
 use crate::encode;
 use crate::incoming::{self, Incoming};
-use crate::kinds;
+use crate::kinds::{self, Resource};
+use crate::owners::{self, Stage};
 use crate::rules;
-use crate::target::{Query, Target};
+use crate::scale;
+use crate::target::{Part, Query, Target};
 
 /// Tries for a name that `generateName` made.
 const NAME_TRIES: usize = 8;
@@ -48,8 +51,11 @@ impl Change {
 
 impl Change {
     /// Reads the object of a PUT, which must be the one the path names.
-    pub(crate) fn replace(target: &Target, query: &Query, body: &[u8]) -> Result<Self, Status> {
-        let incoming = incoming::read(target, body, query.field_validation)?;
+    pub(crate) fn replace(target: &Target, query: &Query, media: Media, body: &[u8]) -> Result<Self, Status> {
+        let incoming = match target.part {
+            Part::Scale => scale::read(media, body, query.field_validation)?,
+            Part::Whole | Part::Status | Part::Finalize => incoming::read(target, media, body, query.field_validation)?,
+        };
         rules::check_name(target, &incoming.value)?;
         Ok(Self::Replace(incoming))
     }
@@ -57,8 +63,17 @@ impl Change {
 
 impl Server {
     /// POST.
-    pub(crate) async fn create(&self, target: &Target, query: &Query, body: &[u8]) -> Result<Written, Status> {
-        let Incoming { value: sent, warnings } = incoming::read(target, body, query.field_validation)?;
+    pub(crate) async fn create(
+        &self,
+        target: &Target,
+        query: &Query,
+        media: Media,
+        body: &[u8],
+    ) -> Result<Written, Status> {
+        let Incoming { value: mut sent, mut warnings } = incoming::read(target, media, body, query.field_validation)?;
+        warnings.extend(owners::deduplicate(&mut sent, Stage::Sent));
+        warnings.extend(owners::finalizer_warnings(target, &sent, None));
+        self.check_escalation(target, query, &sent, None)?;
         for attempt in 1.. {
             let mut object = sent.clone();
             rules::prepare_new(target, &mut object, self.now(), &self.world().random)?;
@@ -80,8 +95,11 @@ impl Server {
                 Err(WriteError::Conflict { key: at_fault, .. }) if at_fault != key && attempt < WRITE_TRIES => {}
                 Err(WriteError::Conflict { .. }) => {
                     let generated = meta::text(&sent, "name").is_empty();
-                    if !generated || attempt >= NAME_TRIES {
+                    if !generated {
                         return Err(Status::already_exists(&target.resource.id, &name));
+                    }
+                    if attempt >= NAME_TRIES {
+                        return Err(no_free_name(target, &name));
                     }
                 }
                 Err(error) => return Err(refused(&error)),
@@ -109,6 +127,7 @@ impl Server {
             Some(builtin) => builtin.check(object, None),
             None => version.schema.validate(object),
         });
+        errors.extend(scale::check(target, object));
         refuse_invalid(target, object, &errors)?;
         if target.resource.id == kinds::definitions() {
             meta::of(object).insert("generation".into(), 1.into());
@@ -137,17 +156,18 @@ impl Server {
                 let revision = entry.revision.to_string();
                 return Ok(written(encode::finished(target.version(), &update.object, &revision)));
             }
-            let last = meta::is_deleting(&update.object) && is_released(target, &update.object);
-            let draft = encode::draft(&target.resource, target.version(), &update.object);
+            let last = meta::is_deleting(&update.object) && is_released(&target.resource, &update.object);
+            // Watchers of a removal see the last state that was stored; the client sees what it sent.
+            let draft = encode::draft(&target.resource, target.version(), if last { &old } else { &update.object });
             let op = if last { Op::Delete(draft) } else { Op::Put(draft) };
             let write = Write { key: key.clone(), expect: Expect::Revision(entry.revision), guards: Vec::new(), op };
             match self.write(write).await {
-                Ok(entry) => {
-                    if last {
-                        self.after_removal(&key).await;
-                    }
-                    return Ok(written(served(&entry)));
+                Ok(_) if last => {
+                    self.after_removal(&key).await;
+                    let revision = entry.revision.to_string();
+                    return Ok(written(encode::finished(target.version(), &update.object, &revision)));
                 }
+                Ok(entry) => return Ok(written(served(&entry))),
                 Err(WriteError::Conflict { current: None, .. }) => {
                     return Err(Status::not_found(&target.resource.id, &name));
                 }
@@ -168,18 +188,23 @@ impl Server {
         entry: &Stored,
         old: &Value,
     ) -> Result<Update, Status> {
-        let Incoming { value: sent, warnings } = changed(target, query, change, old)?;
+        let Incoming { value: mut sent, mut warnings } = changed(target, query, change, old)?;
+        let stage = if change.is_patch() { Stage::Admitted } else { Stage::Sent };
+        warnings.extend(owners::deduplicate(&mut sent, stage));
+        warnings.extend(owners::finalizer_warnings(target, &sent, Some(old)));
         rules::check_name(target, &sent)?;
-        let conditional = check_revision(target, &sent, entry, change)?;
+        self.check_escalation(target, query, &sent, Some(old))?;
         check_uid(target, &sent, old, change)?;
+        let conditional = check_revision(target, &sent, entry, change)?;
         let mut object = merged(target, &sent, old);
         rules::keep_from_old(&mut object, old);
         meta::set_text(&mut object, "resourceVersion", entry.revision.to_string());
         if let Some(builtin) = target.resource.builtin
-            && !target.status
+            && target.part != Part::Status
         {
             builtin.prepare(&mut object, Some(old));
         }
+        keep_namespace_finalizers(target, &mut object, old);
         bump_generation(target, &mut object, old);
         let mut errors = rules::check_update(&object, old, &sent);
         errors.extend(rules::check(target, &object));
@@ -187,8 +212,9 @@ impl Server {
             Some(builtin) => builtin.check(&object, Some(old)),
             None => target.version().schema.validate_update(&object, old),
         });
+        errors.extend(scale::check(target, &object));
         refuse_invalid(target, &object, &errors)?;
-        if target.resource.id == kinds::definitions() && !target.status {
+        if target.resource.id == kinds::definitions() && target.part != Part::Status {
             self.establish(&mut object, Some(old));
         }
         Ok(Update { object, warnings, conditional })
@@ -231,13 +257,14 @@ impl Server {
         Ok(guards)
     }
 
-    /// Writes, and renews the kinds if a definition was written.
+    /// Writes, and renews what is made from what was written: kinds from definitions, roles from roles.
     pub(crate) async fn write(&self, write: Write) -> Result<Arc<Stored>, WriteError> {
-        let is_definition = write.key.resource == kinds::definitions();
+        let resource = write.key.resource.clone();
         let written = self.store().write(write).await;
-        if is_definition {
+        if resource == kinds::definitions() {
             self.refresh_kinds();
         }
+        self.after_role_write(&resource);
         written
     }
 
@@ -245,6 +272,16 @@ impl Server {
         // Timestamps of the API have whole seconds.
         Time::from_unix_seconds(Time::from(self.world().clock.now()).unix_seconds())
     }
+}
+
+/// 409: every name that was tried was taken.
+fn no_free_name(target: &Target, name: &str) -> Status {
+    let mut status = Status::already_exists(&target.resource.id, name);
+    status.message.push_str(", the server was not able to generate a unique name for the object");
+    if let Some(details) = &mut status.details {
+        details.retry_after_seconds = 1;
+    }
+    status
 }
 
 struct Update {
@@ -256,13 +293,22 @@ struct Update {
 
 /// The object as the client wants it.
 fn changed(target: &Target, query: &Query, change: &Change, old: &Value) -> Result<Incoming, Status> {
-    let mut value = old.clone();
+    let scaled = target.part == Part::Scale;
+    let mut value = if scaled { scale::before(target, old)? } else { old.clone() };
     match change {
+        Change::Replace(sent) if scaled => {
+            let value = scale::applied(target, &sent.value, old)?;
+            return Ok(Incoming { value, warnings: sent.warnings.clone() });
+        }
         Change::Replace(sent) => return Ok(sent.clone()),
         Change::MergePatch(patch) => concert_merge::merge_patch(&mut value, patch),
         Change::JsonPatch(patch) => {
             concert_merge::json_patch(&mut value, patch).map_err(|error| patch_failure(&error))?
         }
+    }
+    if scaled {
+        let value = scale::applied(target, &value, old)?;
+        return Ok(Incoming { value, warnings: Vec::new() });
     }
     if !value.is_object() {
         return Err(Status::bad_request("the patch does not leave an object"));
@@ -271,7 +317,11 @@ fn changed(target: &Target, query: &Query, change: &Change, old: &Value) -> Resu
 }
 
 fn patch_failure(error: &concert_merge::PatchError) -> Status {
-    let reason = if error.code() == 422 { "Invalid" } else { "BadRequest" };
+    let reason = match error.code() {
+        422 => "Invalid",
+        413 => "RequestEntityTooLarge",
+        _ => "BadRequest",
+    };
     let status = Status::failure(error.code(), reason, error.public_message());
     if error.code() == 422 { status.with(concert_api::Details::default()) } else { status }
 }
@@ -281,7 +331,7 @@ fn check_revision(target: &Target, sent: &Value, entry: &Stored, change: &Change
     let name = meta::text(sent, "name");
     let seen = meta::text(sent, "resourceVersion");
     let nothing_seen = seen.is_empty() || seen == "0";
-    if nothing_seen && !change.is_patch() {
+    if nothing_seen && !change.is_patch() && target.part != Part::Scale {
         let unconditional = target.resource.builtin.is_some_and(|builtin| builtin.unconditional_update);
         if unconditional {
             return Ok(false);
@@ -304,7 +354,7 @@ fn check_revision(target: &Target, sent: &Value, entry: &Stored, change: &Change
     let in_patch = match change {
         Change::MergePatch(patch) => patch["metadata"]["resourceVersion"].is_string(),
         Change::JsonPatch(patch) => patch.to_string().contains("/metadata/resourceVersion"),
-        Change::Replace(_) => true,
+        Change::Replace(sent) => !meta::text(&sent.value, "resourceVersion").is_empty(),
     };
     Ok(in_patch)
 }
@@ -315,13 +365,24 @@ fn check_uid(target: &Target, sent: &Value, old: &Value, change: &Change) -> Res
     if change.is_patch() || sent_uid.is_empty() || sent_uid == uid {
         return Ok(());
     }
-    let why = format!("Precondition failed: UID in precondition: {sent_uid}, UID in object meta: {uid}");
+    // The real server shows the place in its own store.
+    let id = &target.resource.id;
+    let group = if target.resource.is_custom() || id == &kinds::definitions() {
+        format!("{}/", id.group)
+    } else {
+        String::new()
+    };
+    let namespace = target.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    let place = format!("/registry/{group}{}/{namespace}{}", id.resource, meta::text(old, "name"));
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {sent_uid}, UID in object meta: {uid}"
+    );
     Err(Status::conflict_because(&target.resource.id, meta::text(old, "name"), &why))
 }
 
 /// What was sent to an object leaves its status alone; what was sent to the status leaves all else alone.
 fn merged(target: &Target, sent: &Value, old: &Value) -> Value {
-    let (mut object, source) = if target.status {
+    let (mut object, source) = if target.part == Part::Status {
         (old.clone(), sent)
     } else if target.version().status {
         (sent.clone(), old)
@@ -340,7 +401,7 @@ fn merged(target: &Target, sent: &Value, old: &Value) -> Value {
 /// Any change outside metadata counts; a status that is a subresource does not.
 fn bump_generation(target: &Target, object: &mut Value, old: &Value) {
     let counted = target.resource.is_custom() || target.resource.id == kinds::definitions();
-    if !counted || target.status {
+    if !counted || target.part == Part::Status {
         return;
     }
     let status_counts = !target.version().status;
@@ -360,6 +421,18 @@ fn bump_generation(target: &Target, object: &mut Value, old: &Value) {
     }
 }
 
+/// Only `finalize` changes what holds a namespace.
+fn keep_namespace_finalizers(target: &Target, object: &mut Value, old: &Value) {
+    if target.resource.id != kinds::namespaces() {
+        return;
+    }
+    if target.part != Part::Finalize {
+        object["spec"] = old["spec"].clone();
+    } else if object["spec"]["finalizers"].as_array().is_none_or(Vec::is_empty) {
+        object["spec"] = serde_json::json!({});
+    }
+}
+
 fn refuse_invalid(target: &Target, object: &Value, errors: &FieldErrors) -> Result<(), Status> {
     if errors.is_empty() {
         return Ok(());
@@ -368,9 +441,9 @@ fn refuse_invalid(target: &Target, object: &Value, errors: &FieldErrors) -> Resu
 }
 
 /// Nothing holds a deleting object any longer.
-pub(crate) fn is_released(target: &Target, object: &Value) -> bool {
+pub(crate) fn is_released(resource: &Resource, object: &Value) -> bool {
     let spec_finalizers = object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
-    meta::finalizers(object).is_empty() && !(target.resource.id == kinds::namespaces() && spec_finalizers)
+    meta::finalizers(object).is_empty() && !(resource.id == kinds::namespaces() && spec_finalizers)
 }
 
 /// A write that the store did not take.

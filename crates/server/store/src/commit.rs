@@ -267,6 +267,8 @@ async fn enqueue<B>(sender: mpsc::SyncSender<Waiting<B>>, write: Write) -> Answe
         }
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
+    // Whoever closes the store waits for all ways to it to end, perhaps on the thread that polls this.
+    drop(sender);
     answered.await.unwrap_or(Err(WriteError::Closed))
 }
 

@@ -48,6 +48,15 @@ fn member<'a>(object: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<Str
 
 pub(super) fn check(object: &Value, _old: Option<&Value>) -> FieldErrors {
     let mut errors = FieldErrors::new();
+    let (phase, deleting) = (&object["status"]["phase"], object["metadata"]["deletionTimestamp"].is_string());
+    if deleting && phase != "Terminating" {
+        let detail = "may only be 'Terminating' if `deletionTimestamp` is not empty";
+        errors.push(FieldError::invalid("status.Phase", phase.clone(), detail));
+    }
+    if !deleting && phase != "Active" {
+        let detail = "may only be 'Active' if `deletionTimestamp` is empty";
+        errors.push(FieldError::invalid("status.Phase", phase.clone(), detail));
+    }
     for finalizer in object["spec"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str) {
         let mut fail = |detail: String| errors.push(FieldError::invalid("spec.finalizers", finalizer, detail));
         names::qualified_faults(finalizer).into_iter().for_each(&mut fail);

@@ -8,106 +8,14 @@ use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 
-struct Api(Server);
+mod collections;
+mod face;
+mod garbage;
+mod lists;
+mod namespaces;
+mod scale;
 
-struct Answer {
-    code: u16,
-    body: Value,
-    warnings: Vec<String>,
-}
-
-impl Api {
-    async fn new() -> Self {
-        Self(Server::in_memory(World::simulated(1)).await)
-    }
-
-    async fn with_files() -> Self {
-        let api = Self::new().await;
-        assert_eq!(api.post(CRDS, &definition(json!({}))).await.code, 201);
-        api
-    }
-
-    async fn send(&self, method: Method, path: &str, media: &str, body: String) -> Answer {
-        let request = Request::builder().method(method).uri(path).header("content-type", media);
-        let response = self.0.answer(request.body(Full::<Bytes>::from(body)).unwrap()).await;
-        let code = response.status().as_u16();
-        let warnings =
-            response.headers().get_all("warning").iter().map(|one| one.to_str().unwrap().to_owned()).collect();
-        let bytes = response.into_body().collect().await.unwrap().to_bytes();
-        let body =
-            serde_json::from_slice(&bytes).unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into());
-        Answer { code, body, warnings }
-    }
-
-    async fn get(&self, path: &str) -> Answer {
-        self.send(Method::GET, path, "", String::new()).await
-    }
-
-    async fn post(&self, path: &str, body: &Value) -> Answer {
-        self.send(Method::POST, path, "application/json", body.to_string()).await
-    }
-
-    async fn put(&self, path: &str, body: &Value) -> Answer {
-        self.send(Method::PUT, path, "application/json", body.to_string()).await
-    }
-
-    async fn merge(&self, path: &str, body: Value) -> Answer {
-        self.send(Method::PATCH, path, "application/merge-patch+json", body.to_string()).await
-    }
-
-    async fn delete(&self, path: &str, body: &str) -> Answer {
-        self.send(Method::DELETE, path, "application/json", body.to_owned()).await
-    }
-
-    /// The lines of a watch that ends by its own deadline (the clock is paused, so at once).
-    async fn watch(&self, path: &str) -> Vec<Value> {
-        let answer = self.get(&format!("{path}watch=1&timeoutSeconds=1")).await;
-        match answer.body {
-            Value::String(lines) => lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect(),
-            one => vec![one],
-        }
-    }
-}
-
-const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-const FILES: &str = "/apis/probe.test/v1/namespaces/default/files";
-const MAPS: &str = "/api/v1/namespaces/default/configmaps";
-
-fn definition(extra: Value) -> Value {
-    let mut version = json!({
-        "name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-        "additionalPrinterColumns": [{"name": "Size", "type": "integer", "jsonPath": ".spec.size"}],
-        "schema": {"openAPIV3Schema": {"type": "object", "properties": {
-            "spec": {"type": "object", "required": ["path"], "properties": {
-                "path": {"type": "string"}, "size": {"type": "integer", "default": 3},
-            }},
-            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
-        }}},
-    });
-    for (key, value) in extra.as_object().unwrap() {
-        version[key] = value.clone();
-    }
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "files.probe.test"},
-        "spec": {
-            "group": "probe.test", "scope": "Namespaced", "versions": [version],
-            "names": {"plural": "files", "kind": "File", "shortNames": ["fl"]},
-        },
-    })
-}
-
-fn file(name: &str) -> Value {
-    json!({"apiVersion": "probe.test/v1", "kind": "File", "metadata": {"name": name}, "spec": {"path": "x"}})
-}
-
-fn map(name: &str, value: &str) -> Value {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": value}})
-}
-
-fn message(answer: &Answer) -> &str {
-    answer.body["message"].as_str().unwrap_or_default()
-}
+use face::*;
 
 /// Requests that the real server refuses, with its code, reason and words (asked of kube-apiserver v1.37.1).
 #[tokio::test(start_paused = true)]
@@ -201,13 +109,13 @@ async fn refusals_use_the_real_servers_words() {
             api.get("/apis/probe.test/v1/files?resourceVersion=99999999").await,
             504,
             "Timeout",
-            "Timeout: Too large resource version: 99999999, current: 6",
+            "Timeout: Too large resource version: 99999999, current: 10",
         ),
         (
             api.send(Method::POST, MAPS, "text/plain", "{}".into()).await,
             415,
             "UnsupportedMediaType",
-            "the body of the request was in an unknown format - accepted media types include: application/json",
+            "the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf",
         ),
     ];
     for (answer, code, reason, text) in cases {
@@ -356,7 +264,10 @@ async fn watches_begin_with_the_state_and_end_with_a_bookmark() {
         .await;
     assert_eq!(list[1]["type"], "BOOKMARK");
     assert_eq!(list[1]["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
-    assert_eq!(list.last().unwrap()["type"], "BOOKMARK", "one more before the deadline");
+    assert_eq!(list.len(), 2, "no other one before so short a deadline");
+    let longer = api.get(&format!("{MAPS}?watch=1&allowWatchBookmarks=true&timeoutSeconds=130")).await.body;
+    let bookmarks = longer.as_str().unwrap().lines().filter(|line| line.contains("BOOKMARK")).count();
+    assert_eq!(bookmarks, 3, "every minute, and once more before the deadline: {longer}");
 }
 
 #[tokio::test(start_paused = true)]

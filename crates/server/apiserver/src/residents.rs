@@ -1,0 +1,68 @@
+//! What lives in every namespace: its default ServiceAccount, and the certificate of this server. Whoever removes or
+//! changes them finds them again.
+
+use std::sync::LazyLock;
+
+use concert_api::{GroupResource, ObjectKey, Status};
+use concert_store::Key;
+use serde_json::{Value, json};
+
+use crate::Server;
+use crate::body::Media;
+use crate::target::{Query, Target};
+
+const ACCOUNT: &str = "default";
+const CERTIFICATE: &str = "kube-root-ca.crt";
+const ANNOTATION: &str = "kubernetes.io/description";
+const DESCRIPTION: &str = "Contains the certificate with which clients inside of this control plane can verify its API server; nothing else should be verified with it.";
+
+static ACCOUNTS: LazyLock<GroupResource> = LazyLock::new(|| GroupResource::new("", "serviceaccounts"));
+static MAPS: LazyLock<GroupResource> = LazyLock::new(|| GroupResource::new("", "configmaps"));
+
+/// Whether this is one of them.
+pub(crate) fn is_one(key: &Key) -> bool {
+    (key.resource == *ACCOUNTS && *key.object.name == *ACCOUNT)
+        || (key.resource == *MAPS && *key.object.name == *CERTIFICATE)
+}
+
+impl Server {
+    /// Sees to it that a namespace has what every namespace has, as long as it lives.
+    pub(crate) async fn furnish(&self, namespace: &str) {
+        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}});
+        self.put_there(&ACCOUNTS, namespace, ACCOUNT, &account).await;
+        let Some(certificate) = self.root_certificate() else { return };
+        let data = json!({"ca.crt": certificate});
+        let map = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": data,
+            "metadata": {"name": CERTIFICATE, "annotations": {ANNOTATION: DESCRIPTION}},
+        });
+        self.put_there(&MAPS, namespace, CERTIFICATE, &map).await;
+        let key = Key { resource: MAPS.clone(), object: ObjectKey::new(namespace, CERTIFICATE) };
+        self.edit(&key, |stored| restore(stored, &data)).await;
+    }
+
+    async fn put_there(&self, resource: &GroupResource, namespace: &str, name: &str, object: &Value) {
+        let key = Key { resource: resource.clone(), object: ObjectKey::new(namespace, name) };
+        if self.store().snapshot().get(&key).is_some() {
+            return;
+        }
+        let Some(resource) = self.kinds().get(&resource.group, &resource.resource).cloned() else { return };
+        let mut target = Target::stored(&resource, &key.object);
+        target.name = None;
+        let created = self.create(&target, &Query::default(), Media::Json, object.to_string().as_bytes()).await;
+        // Somebody was faster, or the namespace is going.
+        let expected = |status: &Status| matches!(status.reason, "AlreadyExists" | "Forbidden" | "NotFound");
+        if let Err(status) = &created
+            && !expected(status)
+        {
+            tracing::warn!(%key, %status, "cannot furnish a namespace");
+        }
+    }
+}
+
+fn restore(stored: &mut Value, data: &Value) {
+    stored["data"] = data.clone();
+    if concert_api::meta::annotation(stored, ANNOTATION).is_none_or(str::is_empty) {
+        concert_api::meta::set_annotation(stored, ANNOTATION, DESCRIPTION);
+    }
+}

@@ -1,0 +1,160 @@
+//! The scale subresource of custom resources: an `autoscaling/v1` Scale, read and written through three paths.
+
+use concert_api::{FieldError, FieldErrors, Status, meta};
+use concert_schema::{JsonPath, Scale};
+use serde_json::{Map, Value, json};
+
+use crate::body::Media;
+use crate::incoming::Incoming;
+use crate::target::{FieldValidation, Target};
+
+/// The Scale of an object; one without replicas has none.
+pub(crate) fn of(target: &Target, object: &Value) -> Result<Value, Status> {
+    let paths = paths(target)?;
+    if paths.spec_replicas.first(object).is_none() {
+        let path = paths.spec_replicas.text();
+        return Err(Status::internal(format!("the spec replicas field {path:?} does not exist")));
+    }
+    Ok(document(paths, object))
+}
+
+fn paths(target: &Target) -> Result<&Scale, Status> {
+    target.version().scale.as_ref().ok_or_else(|| Status::internal("this version cannot be scaled"))
+}
+
+fn document(paths: &Scale, object: &Value) -> Value {
+    let number = |path: &JsonPath| path.first(object).and_then(Value::as_i64).unwrap_or(0);
+    let metadata: Map<String, Value> = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"]
+        .into_iter()
+        .filter_map(|field| Some((field.to_owned(), object["metadata"].get(field)?.clone())))
+        .collect();
+    let mut scale = json!({
+        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": {},
+        "status": {"replicas": number(&paths.status_replicas)},
+    });
+    if number(&paths.spec_replicas) != 0 {
+        scale["spec"]["replicas"] = number(&paths.spec_replicas).into();
+    }
+    let selector = paths.label_selector.as_ref().and_then(|path| path.first(object)).and_then(Value::as_str);
+    if let Some(selector) = selector.filter(|selector| !selector.is_empty()) {
+        scale["status"]["selector"] = selector.into();
+    }
+    scale
+}
+
+/// The Scale of an object for a patch to change; without replicas it has 0.
+pub(crate) fn before(target: &Target, object: &Value) -> Result<Value, Status> {
+    Ok(document(paths(target)?, object))
+}
+
+/// Reads a Scale from the body of a PUT.
+pub(crate) fn read(media: Media, body: &[u8], validation: FieldValidation) -> Result<Incoming, Status> {
+    let decoded = media.decode(body).map_err(|error| Status::bad_request(error.to_string()))?;
+    let value = decoded.value;
+    let text = |field: &str| value[field].as_str().unwrap_or_default();
+    if !value.is_object() || !matches!((text("apiVersion"), text("kind")), ("" | "autoscaling/v1", "" | "Scale")) {
+        let why = "no kind is registered for the type v1.Scale in scheme \"pkg/runtime/scheme.go:111\"";
+        return Err(Status::bad_request(why));
+    }
+    if let Some(found) = wrong_replicas(&value) {
+        return Err(Status::bad_request(format!(
+            "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal {found} into Go struct field ScaleSpec.spec.replicas of type int32"
+        )));
+    }
+    let unknown = unknown_fields(&value).into_iter().map(|path| format!("unknown field {path:?}"));
+    let warnings: Vec<String> =
+        decoded.duplicates.iter().map(|path| format!("duplicate field {path:?}")).chain(unknown).collect();
+    match validation {
+        FieldValidation::Strict if !warnings.is_empty() => Err(Status::bad_request(format!(
+            "Scale in version \"v1\" cannot be handled as a Scale: strict decoding error: {}",
+            warnings.join(", ")
+        ))),
+        FieldValidation::Ignore => Ok(Incoming { value, warnings: Vec::new() }),
+        FieldValidation::Strict | FieldValidation::Warn => Ok(Incoming { value, warnings }),
+    }
+}
+
+fn unknown_fields(scale: &Value) -> Vec<String> {
+    let known: [(&str, &[&str]); 3] = [
+        ("", &["apiVersion", "kind", "metadata", "spec", "status"]),
+        ("spec", &["replicas"]),
+        ("status", &["replicas", "selector"]),
+    ];
+    let mut unknown = Vec::new();
+    for (part, fields) in known {
+        let (members, prefix) =
+            if part.is_empty() { (scale, String::new()) } else { (&scale[part], format!("{part}.")) };
+        let names = members.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+        unknown.extend(names.filter(|name| !fields.contains(name)).map(|name| format!("{prefix}{name}")));
+    }
+    unknown
+}
+
+/// The Go name of what stands where a number should.
+fn wrong_replicas(scale: &Value) -> Option<&'static str> {
+    match &scale["spec"]["replicas"] {
+        Value::Null => None,
+        Value::Number(number) => number.as_i64().and_then(|one| i32::try_from(one).ok()).is_none().then_some("number"),
+        Value::String(_) => Some("string"),
+        Value::Bool(_) => Some("bool"),
+        Value::Array(_) => Some("array"),
+        Value::Object(_) => Some("object"),
+    }
+}
+
+/// The object with the replicas of a changed Scale. The version that the Scale names counts for the object.
+pub(crate) fn applied(target: &Target, scale: &Value, old: &Value) -> Result<Value, Status> {
+    if let Some(found) = wrong_replicas(scale) {
+        let why = format!("json: cannot unmarshal {found} into Go struct field ScaleSpec.spec.replicas of type int32");
+        let error = FieldError::invalid("patch", scale.to_string(), why);
+        let mut status = Status::invalid(&concert_api::Gvk::new("", "", ""), "", &[error]);
+        status.message = status.message.replacen("\"\" is", " \"\" is", usize::from(!status.message.starts_with(' ')));
+        return Err(status);
+    }
+    let mut object = old.clone();
+    let path = &paths(target)?.spec_replicas;
+    let steps = path.members().ok_or_else(|| Status::internal(format!("cannot write to {:?}", path.text())))?;
+    let replicas = scale["spec"]["replicas"].as_i64().unwrap_or(0);
+    if path.first(old).and_then(Value::as_i64).unwrap_or(0) != replicas || path.first(old).is_none() {
+        put(&mut object, &steps, replicas.into());
+    }
+    let seen = meta::text(scale, "resourceVersion");
+    meta::set_text(
+        &mut object,
+        "resourceVersion",
+        if seen.is_empty() { meta::text(old, "resourceVersion") } else { seen },
+    );
+    let name = meta::text(scale, "name");
+    if !name.is_empty() {
+        meta::set_text(&mut object, "name", name);
+    }
+    Ok(object)
+}
+
+fn put(object: &mut Value, steps: &[&str], value: Value) {
+    match steps.split_first() {
+        None => *object = value,
+        Some((first, rest)) => {
+            if !object.is_object() {
+                *object = json!({});
+            }
+            put(&mut object[*first], rest, value);
+        }
+    }
+}
+
+/// What is wrong with the replicas of an object that can be scaled.
+pub(crate) fn check(target: &Target, object: &Value) -> FieldErrors {
+    let Some(paths) = &target.version().scale else { return Vec::new() };
+    let mut errors = Vec::new();
+    for path in [&paths.spec_replicas, &paths.status_replicas] {
+        let Some(number) = path.first(object).and_then(Value::as_i64) else { continue };
+        if number < 0 {
+            errors.push(FieldError::invalid(path.text(), number, "should be a non-negative integer"));
+        } else if number > i64::from(i32::MAX) {
+            let detail = format!("should be less than or equal to {}", i32::MAX);
+            errors.push(FieldError::invalid(path.text(), number, detail));
+        }
+    }
+    errors
+}
