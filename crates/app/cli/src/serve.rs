@@ -123,11 +123,13 @@ impl ControlPlane {
             (false, Some(directory)) => Some(directory.clone()),
             (false, None) => Some(home::data_directory().map_err(Failure::usage)?),
         };
+        let options = Options { durability: args.durability, window: Window::default(), quota: Some(args.quota) };
         let (server, pki) = match &data {
-            None => (Server::in_memory(world.clone()).await, Pki::ephemeral(world).map_err(Failure::running)?),
+            None => {
+                let server = Server::in_memory_with(options, world.clone()).await.map_err(cannot_open)?;
+                (server, Pki::ephemeral(world).map_err(Failure::running)?)
+            }
             Some(directory) => {
-                let options =
-                    Options { durability: args.durability, window: Window::default(), quota: Some(args.quota) };
                 let server = Server::open(directory, options, world.clone()).await.map_err(cannot_open)?;
                 let pki = Pki::load_or_create(&directory.join("pki"), world).map_err(Failure::unusable)?;
                 (server, pki)

@@ -109,7 +109,9 @@ impl Server {
     /// # Errors
     /// They leave no room for the first namespaces.
     pub async fn in_memory_with(options: Options, world: World) -> Result<Self, StartError> {
-        Self::on(Store::in_memory_with(options, &world), world).await
+        let server = Self::on(Store::in_memory_with(options, &world), world).await?;
+        server.settled().await;
+        Ok(server)
     }
 
     /// A server on the store in `directory`, opened or made there.
