@@ -105,10 +105,14 @@ impl Server {
             builtin.prepare(object, None);
         }
         let mut errors = rules::check(target, object);
-        errors.extend(match target.resource.builtin {
-            Some(builtin) => builtin.check(object, None),
-            None => version.schema.validate(object),
-        });
+        match target.resource.builtin {
+            Some(builtin) => errors.extend(builtin.check(object, None)),
+            None => {
+                errors.extend(version.schema.validate(object));
+                // Nothing is forgiven in a new object, so nothing is warned about.
+                let _ = version.schema.check_rules(object, None, &mut errors);
+            }
+        }
         refuse_invalid(target, object, &errors)?;
         if target.resource.id == kinds::definitions() {
             meta::of(object).insert("generation".into(), 1.into());
@@ -168,7 +172,7 @@ impl Server {
         entry: &Stored,
         old: &Value,
     ) -> Result<Update, Status> {
-        let Incoming { value: sent, warnings } = changed(target, query, change, old)?;
+        let Incoming { value: sent, mut warnings } = changed(target, query, change, old)?;
         rules::check_name(target, &sent)?;
         let conditional = check_revision(target, &sent, entry, change)?;
         check_uid(target, &sent, old, change)?;
@@ -183,10 +187,14 @@ impl Server {
         bump_generation(target, &mut object, old);
         let mut errors = rules::check_update(&object, old, &sent);
         errors.extend(rules::check(target, &object));
-        errors.extend(match target.resource.builtin {
-            Some(builtin) => builtin.check(&object, Some(old)),
-            None => target.version().schema.validate_update(&object, old),
-        });
+        match target.resource.builtin {
+            Some(builtin) => errors.extend(builtin.check(&object, Some(old))),
+            None => {
+                let schema = &target.version().schema;
+                errors.extend(schema.validate_update(&object, old));
+                warnings.extend(schema.check_rules(&object, Some(old), &mut errors));
+            }
+        }
         refuse_invalid(target, &object, &errors)?;
         if target.resource.id == kinds::definitions() && !target.status {
             self.establish(&mut object, Some(old));
