@@ -11,7 +11,8 @@ const HOUSE: &[(&str, &[&str])] = &[
     // model: what an object is
     ("concert-derive", &[]),
     ("concert-api", &["concert-derive"]),
-    ("concert-schema", &["concert-api"]),
+    ("concert-cel", &["concert-api"]),
+    ("concert-schema", &["concert-api", "concert-cel"]),
     ("concert-merge", &["concert-schema"]),
     // the seams stand below everything that runs
     ("concert-world", &[]),

@@ -13,14 +13,16 @@ pub enum Fault {
     Required,
     /// The value breaks a rule.
     Invalid(Value),
-    /// The value breaks a rule; the text is the value as Go shows it.
-    Shown(String),
+    /// The value breaks a rule, and is shown as this text, or not at all.
+    InvalidShown(Option<String>),
     /// The value has the wrong type.
     TypeInvalid(Value),
     /// The value is not in a list of allowed ones.
     NotSupported(Value, Vec<String>),
     /// The value occurs twice.
     Duplicate(Value),
+    /// The value occurs twice, and is not shown.
+    DuplicateUnshown,
     /// The field may not be set.
     Forbidden,
     /// The value is too long.
@@ -76,8 +78,10 @@ impl FieldError {
             Fault::Forbidden => "Forbidden".to_owned(),
             Fault::TooLong => "Too long".to_owned(),
             Fault::Invalid(value) | Fault::TypeInvalid(value) => format!("Invalid value: {}", shown(value)),
-            Fault::Shown(text) => format!("Invalid value: {text}"),
+            Fault::InvalidShown(None) => "Invalid value".to_owned(),
+            Fault::InvalidShown(Some(text)) => format!("Invalid value: {text}"),
             Fault::Duplicate(value) => format!("Duplicate value: {}", shown(value)),
+            Fault::DuplicateUnshown => "Duplicate value".to_owned(),
             Fault::TooMany(count) => format!("Too many: {count}"),
             Fault::NotSupported(value, allowed) => {
                 let allowed: Vec<String> = allowed.iter().map(|one| format!("{one:?}")).collect();
@@ -92,10 +96,10 @@ impl FieldError {
     pub fn cause(&self) -> Cause {
         let reason = match &self.fault {
             Fault::Required => "FieldValueRequired",
-            Fault::Invalid(_) | Fault::Shown(_) => "FieldValueInvalid",
+            Fault::Invalid(_) | Fault::InvalidShown(_) => "FieldValueInvalid",
             Fault::TypeInvalid(_) => "FieldValueTypeInvalid",
             Fault::NotSupported(..) => "FieldValueNotSupported",
-            Fault::Duplicate(_) => "FieldValueDuplicate",
+            Fault::Duplicate(_) | Fault::DuplicateUnshown => "FieldValueDuplicate",
             Fault::Forbidden => "FieldValueForbidden",
             Fault::TooLong => "FieldValueTooLong",
             Fault::TooMany(_) => "FieldValueTooMany",

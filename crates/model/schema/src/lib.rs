@@ -6,10 +6,13 @@
 //! schemas cannot say. A [`Column`] computes a cell of `kubectl get`.
 //!
 //! The way of a write: decode → [`Schema::decode_fault`] → [`Schema::prune`] → [`Schema::default`] →
-//! [`Schema::validate`]; for built-in kinds [`Builtin::decode_fault`] → [`Builtin::prune`] → [`Builtin::prepare`] →
+//! [`Schema::validate`] → [`Schema::check_rules`]; for built-in kinds [`Builtin::decode_fault`] → [`Builtin::prune`] → [`Builtin::prepare`] →
 //! [`Builtin::check`].
 //!
-//! Pure: no async, no I/O. CEL rules are kept, not yet run.
+//! [`Schema::check_rules`] runs the CEL rules last; [`Schema::compile`] has refused those that do not compile or cost too
+//! much.
+//!
+//! Pure: no async, no I/O.
 //!
 //! ```
 //! use concert_schema::Schema;

@@ -6,8 +6,8 @@ mod default;
 mod format;
 mod listtype;
 mod number;
-mod pattern;
 mod prune;
+mod rules;
 mod structural;
 mod validate;
 
@@ -21,10 +21,11 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use concert_api::{FieldError, FieldErrors};
 use serde_json::Value;
 
+use concert_cel::Pattern;
+
 pub(crate) use build::Definitions;
 pub(crate) use decode::dns_1035_faults;
 use format::Format;
-use pattern::Pattern;
 
 static EMPTY: LazyLock<Node> = LazyLock::new(Node::default);
 
@@ -103,6 +104,10 @@ struct Node {
     one_of: Vec<Schema>,
     not: Option<Schema>,
     rules: Vec<Value>,
+    /// The rules, compiled when they are first needed.
+    compiled: OnceLock<rules::Compiled>,
+    /// Whether there are rules here or below.
+    ruled: OnceLock<bool>,
     patch_strategy: String,
     patch_merge_key: String,
 }
@@ -148,6 +153,9 @@ impl Schema {
         let schema = Self::build(openapi_v3_schema, &Definitions::default());
         let mut errors = FieldErrors::new();
         structural::check_defaults(openapi_v3_schema, &schema, path, true, &mut errors);
+        if errors.is_empty() {
+            errors = rules::check(openapi_v3_schema, &schema, path);
+        }
         if errors.is_empty() { Ok(schema) } else { Err(errors) }
     }
 
@@ -192,6 +200,14 @@ impl Schema {
         self.judge(new, Some(old))
     }
 
+    /// Runs the CEL rules on an object, after everything else has been judged: `errors` is what was found, and gets what
+    /// the rules find. Where an error would make rules see what no schema allows, they are not run, and that is told.
+    /// Gives warnings: what rules say about parts that were the same in `old`.
+    #[must_use]
+    pub fn check_rules(&self, object: &Value, old: Option<&Value>, errors: &mut FieldErrors) -> Vec<String> {
+        rules::judge(self, object, old, errors)
+    }
+
     fn judge(&self, object: &Value, old: Option<&Value>) -> FieldErrors {
         let mut errors = validate::errors(self, object, old, "");
         errors.extend(decode::embedded_errors(self, object));
@@ -226,11 +242,13 @@ impl Schema {
     #[must_use]
     pub fn has_rules(&self) -> bool {
         let node = self.node();
-        let mut children = node.properties.values().chain(&node.items).chain(match &node.additional {
-            Additional::Schema(schema) => Some(schema),
-            _ => None,
-        });
-        !node.rules.is_empty() || children.any(Self::has_rules)
+        *node.ruled.get_or_init(|| {
+            let mut children = node.properties.values().chain(&node.items).chain(match &node.additional {
+                Additional::Schema(schema) => Some(schema),
+                _ => None,
+            });
+            !node.rules.is_empty() || children.any(Self::has_rules)
+        })
     }
 
     /// The CEL rules of this node, as written.

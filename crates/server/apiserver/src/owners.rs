@@ -63,7 +63,7 @@ pub(crate) fn check_owners(object: &Value) -> FieldErrors {
                 named(owner)
             );
             let all: Vec<String> = list.iter().map(shown).collect();
-            errors.push(FieldError::new(OWNERS, Fault::Shown(format!("[{}]", all.join(","))), detail));
+            errors.push(FieldError::new(OWNERS, Fault::InvalidShown(Some(format!("[{}]", all.join(",")))), detail));
         } else {
             controller = Some(owner);
         }
@@ -86,7 +86,7 @@ fn check_owner(owner: &Value, at: &str, errors: &mut FieldErrors) {
     }
     if group.is_empty() && api_version == "v1" && kind == "Event" {
         let detail = "/v1, Kind=Event is disallowed from being an owner";
-        errors.push(FieldError::new(at, Fault::Shown(shown(owner)), detail));
+        errors.push(FieldError::new(at, Fault::InvalidShown(Some(shown(owner))), detail));
     }
 }
 

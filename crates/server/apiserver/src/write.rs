@@ -123,10 +123,14 @@ impl Server {
             builtin.prepare(object, None);
         }
         let mut errors = rules::check(target, object);
-        errors.extend(match target.resource.builtin {
-            Some(builtin) => builtin.check(object, None),
-            None => version.schema.validate(object),
-        });
+        match target.resource.builtin {
+            Some(builtin) => errors.extend(builtin.check(object, None)),
+            None => {
+                errors.extend(version.schema.validate(object));
+                // Nothing is forgiven in a new object, so nothing is warned about.
+                let _ = version.schema.check_rules(object, None, &mut errors);
+            }
+        }
         errors.extend(scale::check(target, object));
         refuse_invalid(target, object, &errors)?;
         if target.resource.id == kinds::definitions() {
@@ -208,10 +212,14 @@ impl Server {
         bump_generation(target, &mut object, old);
         let mut errors = rules::check_update(&object, old, &sent);
         errors.extend(rules::check(target, &object));
-        errors.extend(match target.resource.builtin {
-            Some(builtin) => builtin.check(&object, Some(old)),
-            None => target.version().schema.validate_update(&object, old),
-        });
+        match target.resource.builtin {
+            Some(builtin) => errors.extend(builtin.check(&object, Some(old))),
+            None => {
+                let schema = &target.version().schema;
+                errors.extend(schema.validate_update(&object, old));
+                warnings.extend(schema.check_rules(&object, Some(old), &mut errors));
+            }
+        }
         errors.extend(scale::check(target, &object));
         refuse_invalid(target, &object, &errors)?;
         if target.resource.id == kinds::definitions() && target.part != Part::Status {

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use concert_cel::Pattern;
 use serde_json::Value;
 
 use super::format::Format;
 use super::number::Bounds;
-use super::pattern::Pattern;
 use super::{Additional, Kind, ListType, Node, Schema, Sizes};
 
 /// Named schemas that others may refer to.
@@ -88,6 +88,8 @@ fn node(source: &Value, definitions: &Definitions) -> Node {
         one_of: children("oneOf"),
         not: child("not"),
         rules: source["x-kubernetes-validations"].as_array().cloned().unwrap_or_default(),
+        compiled: OnceLock::new(),
+        ruled: OnceLock::new(),
         patch_strategy: text("x-kubernetes-patch-strategy"),
         patch_merge_key: text("x-kubernetes-patch-merge-key"),
     }

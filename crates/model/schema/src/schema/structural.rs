@@ -4,10 +4,10 @@
 mod tests;
 
 use concert_api::{Fault, FieldError, FieldErrors};
+use concert_cel::Pattern;
 use serde_json::Value;
 
-use super::pattern::Pattern;
-use super::{Kind, Schema, prune, validate};
+use super::{Kind, Schema, prune, rules, validate};
 
 /// Where a node stands; it decides what its missing type is called.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,6 @@ fn check_node(source: &Value, path: &str, place: Place, errors: &mut FieldErrors
     check_pattern(source, path, errors);
     check_extensions(source, path, errors);
     check_list(source, path, errors);
-    check_rules(source, path, errors);
     for (place, child, child_path) in children(source, path) {
         check_node(child, &child_path, place, errors);
     }
@@ -259,15 +258,6 @@ fn check_key(items: &Value, key: &str, keys: &[Value], path: &str, errors: &mut 
     }
 }
 
-fn check_rules(source: &Value, path: &str, errors: &mut FieldErrors) {
-    for (index, rule) in source["x-kubernetes-validations"].as_array().into_iter().flatten().enumerate() {
-        if rule["rule"].as_str().is_none_or(|rule| rule.trim().is_empty()) {
-            let field = format!("{path}.x-kubernetes-validations[{index}].rule");
-            errors.push(FieldError::required(field, "rule is not specified"));
-        }
-    }
-}
-
 /// Whether types are allowed inside: the one pattern an int-or-string may be written out in.
 fn is_int_or_string(source: &Value, nested_path: &str, path: &str) -> bool {
     let is_pair = |list: &Value| {
@@ -282,7 +272,7 @@ fn is_int_or_string(source: &Value, nested_path: &str, path: &str) -> bool {
 
 /// A schema inside `allOf`, `anyOf`, `oneOf` or `not` may only judge.
 fn check_nested(source: &Value, path: &str, types_allowed: bool, errors: &mut FieldErrors) {
-    const MUST_BE: [(&str, &str); 12] = [
+    const MUST_BE: [(&str, &str); 13] = [
         ("additionalProperties", "undefined"),
         ("type", "empty"),
         ("default", "undefined"),
@@ -295,6 +285,7 @@ fn check_nested(source: &Value, path: &str, types_allowed: bool, errors: &mut Fi
         ("x-kubernetes-list-type", "undefined"),
         ("x-kubernetes-list-map-keys", "undefined"),
         ("x-kubernetes-map-type", "undefined"),
+        ("x-kubernetes-validations", "empty"),
     ];
     for (name, state) in MUST_BE {
         let set = !matches!(&source[name], Value::Null | Value::Bool(false)) && source[name] != "";
@@ -364,6 +355,9 @@ pub(super) fn check_defaults(source: &Value, schema: &Schema, path: &str, root: 
                 }
                 error
             }));
+            if errors.is_empty() {
+                errors.extend(rules::judge_default(schema, default, &field));
+            }
         } else {
             errors.push(FieldError::invalid(field, default.clone(), "must not have unknown fields"));
         }

@@ -5,22 +5,40 @@ use regex::{Regex, RegexBuilder};
 /// A compiled pattern may take this much.
 const SIZE_MAX: usize = 1 << 20;
 
+/// The longest pattern.
+const LONGEST: usize = 64 << 10;
+
 /// A compiled pattern and its text.
-#[derive(Debug)]
-pub(super) struct Pattern {
-    pub(super) text: String,
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    /// As written.
+    pub text: String,
     regex: Regex,
 }
 
 impl Pattern {
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    /// Compiles a pattern.
+    ///
+    /// # Errors
+    /// What is wrong with it, in Go's words; also one that is too long or too large once compiled.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.len() > LONGEST {
+            return Err(format!("error parsing regexp: the pattern is longer than {LONGEST} bytes"));
+        }
         let regex = RegexBuilder::new(&translate(text)).size_limit(SIZE_MAX).build();
         let regex = regex.map_err(|error| format!("error parsing regexp: {}", go_words(text, &error)))?;
         Ok(Self { text: text.to_owned(), regex })
     }
 
-    pub(super) fn matches(&self, value: &str) -> bool {
+    /// Whether it occurs in a text.
+    #[must_use]
+    pub fn matches(&self, value: &str) -> bool {
         self.regex.is_match(value)
+    }
+
+    /// Where it occurs in a text, from left to right.
+    pub fn find<'t>(&self, value: &'t str) -> impl Iterator<Item = &'t str> {
+        self.regex.find_iter(value).map(|found| found.as_str())
     }
 }
 
