@@ -430,7 +430,7 @@ impl<'p, 'a> Run<'p, 'a> {
                     if fold.var2.is_some() { (index, Some(item)) } else { (item, None) }
                 }
                 Value::Map(map) => {
-                    let key = keys.get(turn).cloned().ok_or_else(Fault::no_overload)?;
+                    let key = keys.get(turn).cloned().unwrap_or(Value::Null);
                     let value = fold.var2.as_ref().map(|_| map.get(&key).unwrap_or(Err(Fault::no_overload())));
                     (Ok(key), value)
                 }

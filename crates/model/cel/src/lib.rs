@@ -1,6 +1,6 @@
 //! The Common Expression Language, as kube-apiserver 1.37 speaks it in rules of custom resources.
 //!
-//! An expression is parsed ([`parser`]), its macros expanded, its types checked against what its variables are
+//! An expression is parsed, its macros expanded, its types checked against what its variables are
 //! [`Declared`] to be, and its cost estimated from their greatest sizes: that is [`Program::compile`]. [`Program::run`]
 //! evaluates it on JSON values, counting the cost of every step, and stops when the budget is spent: nothing that a
 //! user writes can keep a thread busy for long. Messages, costs and results are those of cel-go 0.29 with the libraries

@@ -653,3 +653,37 @@ mod any_request {
         }
     }
 }
+
+#[tokio::test]
+async fn rules_of_definitions_hold_on_every_write() {
+    let api = Api::new().await;
+    let schema = |rules: Value| {
+        json!({"type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-validations": rules,
+            "properties": {"size": {"type": "integer"}}}}})
+    };
+    let definition = |rules: Value| {
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "ruled.example.com"},
+            "spec": {"group": "example.com", "scope": "Cluster", "names": {"plural": "ruled", "kind": "Ruled"},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema(rules)}}]}})
+    };
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let refused = api.post(definitions, &definition(json!([{"rule": "self.sise > 1"}]))).await;
+    assert_eq!(refused.code, 422);
+    assert!(refused.body["message"].as_str().unwrap().contains("undefined field 'sise'"), "{}", refused.body);
+    let rules = json!([{"rule": "self.size < 5"}, {"rule": "self.size >= oldSelf.size", "message": "only up"}]);
+    assert_eq!(api.post(definitions, &definition(rules)).await.code, 201);
+    let object = |size: i64| {
+        json!({"apiVersion": "example.com/v1", "kind": "Ruled", "metadata": {"name": "a"}, "spec": {"size": size}})
+    };
+    let refused = api.post("/apis/example.com/v1/ruled", &object(5)).await;
+    assert_eq!(refused.code, 422);
+    assert_eq!(
+        refused.body["message"],
+        "Ruled.example.com \"a\" is invalid: spec: Invalid value: failed rule: self.size < 5"
+    );
+    assert_eq!(api.post("/apis/example.com/v1/ruled", &object(3)).await.code, 201);
+    let refused = api.merge("/apis/example.com/v1/ruled/a", json!({"spec": {"size": 2}})).await;
+    assert_eq!((refused.code, &refused.body["details"]["causes"][0]["message"]), (422, &json!("Invalid value: only up")));
+    assert_eq!(api.merge("/apis/example.com/v1/ruled/a", json!({"spec": {"size": 4}})).await.code, 200);
+}
