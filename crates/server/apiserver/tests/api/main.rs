@@ -673,9 +673,7 @@ async fn rules_of_definitions_hold_on_every_write() {
     assert!(refused.body["message"].as_str().unwrap().contains("undefined field 'sise'"), "{}", refused.body);
     let rules = json!([{"rule": "self.size < 5"}, {"rule": "self.size >= oldSelf.size", "message": "only up"}]);
     assert_eq!(api.post(definitions, &definition(rules)).await.code, 201);
-    let object = |size: i64| {
-        json!({"apiVersion": "example.com/v1", "kind": "Ruled", "metadata": {"name": "a"}, "spec": {"size": size}})
-    };
+    let object = |size: i64| json!({"apiVersion": "example.com/v1", "kind": "Ruled", "metadata": {"name": "a"}, "spec": {"size": size}});
     let refused = api.post("/apis/example.com/v1/ruled", &object(5)).await;
     assert_eq!(refused.code, 422);
     assert_eq!(
@@ -684,6 +682,9 @@ async fn rules_of_definitions_hold_on_every_write() {
     );
     assert_eq!(api.post("/apis/example.com/v1/ruled", &object(3)).await.code, 201);
     let refused = api.merge("/apis/example.com/v1/ruled/a", json!({"spec": {"size": 2}})).await;
-    assert_eq!((refused.code, &refused.body["details"]["causes"][0]["message"]), (422, &json!("Invalid value: only up")));
+    assert_eq!(
+        (refused.code, &refused.body["details"]["causes"][0]["message"]),
+        (422, &json!("Invalid value: only up"))
+    );
     assert_eq!(api.merge("/apis/example.com/v1/ruled/a", json!({"spec": {"size": 4}})).await.code, 200);
 }
