@@ -27,6 +27,7 @@
 //! It knows no Kubernetes client and no kind by name but those that own others (namespaces, definitions). Where it
 //! differs from the real server is listed in `docs/differences.md`.
 
+mod admission;
 mod auth;
 mod beside;
 mod body;
@@ -57,6 +58,7 @@ mod terminating;
 mod watch;
 mod write;
 
+pub use admission::{Admission, Operation, Review, Verdict};
 pub use auth::Token;
 pub use concert_store::{Durability, OpenError, Options, Window};
 pub use kubeconfig::Kubeconfig;

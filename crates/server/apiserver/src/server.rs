@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::admission::{Admission, Hooks};
 use crate::beside::Parsed;
 use crate::body::{Media, content_type, unsupported_media};
 use crate::delete::{DeleteOptions, Deleted, json_type};
@@ -66,12 +67,21 @@ struct Inner {
     housekeeping: Housekeeping,
     /// With what clients verify this server.
     certificate: OnceLock<Arc<str>>,
+    hooks: Hooks,
 }
 
 impl Inner {
-    fn new(store: Store<Parsed>, registry: Registry, world: World, housekeeping: Housekeeping) -> Self {
-        let (stop, background) = (watch::Sender::new(false), Mutex::default());
-        Self { store, registry, world, stop, background, housekeeping, certificate: OnceLock::new() }
+    fn new(store: Store<Parsed>, registry: Registry, world: World, hooks: Hooks) -> Self {
+        Self {
+            store,
+            registry,
+            world,
+            stop: watch::Sender::new(false),
+            background: Mutex::default(),
+            housekeeping: Housekeeping::default(),
+            certificate: OnceLock::new(),
+            hooks,
+        }
     }
 }
 
@@ -90,8 +100,16 @@ impl Server {
     /// # Panics
     /// Never: writing to memory does not fail.
     pub async fn in_memory(world: World) -> Self {
+        Self::in_memory_admitting(world, Vec::new()).await
+    }
+
+    /// An empty server in memory whose writes pass these hooks.
+    ///
+    /// # Panics
+    /// If a hook refuses the first namespaces.
+    pub async fn in_memory_admitting(world: World, hooks: Vec<Arc<dyn Admission>>) -> Self {
         let store = Store::in_memory(&world, Window::default());
-        let server = Self::on(store, world).await.expect("memory does not fail");
+        let server = Self::on(store, world, hooks).await.expect("memory does not fail");
         server.settled().await;
         server
     }
@@ -101,14 +119,27 @@ impl Server {
     /// # Errors
     /// The directory cannot be used, is in use by another process, or holds a damaged store.
     pub async fn open(directory: &FilePath, options: Options, world: World) -> Result<Self, StartError> {
-        let store = Store::open(directory, options, &world)?;
-        Self::on(store, world).await
+        Self::open_admitting(directory, options, world, Vec::new()).await
     }
 
-    async fn on(store: Store<Parsed>, world: World) -> Result<Self, StartError> {
+    /// A server on the store in `directory` whose writes pass these hooks.
+    ///
+    /// # Errors
+    /// As [`Server::open`].
+    pub async fn open_admitting(
+        directory: &FilePath,
+        options: Options,
+        world: World,
+        hooks: Vec<Arc<dyn Admission>>,
+    ) -> Result<Self, StartError> {
+        let store = Store::open(directory, options, &world)?;
+        Self::on(store, world, hooks).await
+    }
+
+    async fn on(store: Store<Parsed>, world: World, hooks: Vec<Arc<dyn Admission>>) -> Result<Self, StartError> {
         let registry = Registry::default();
         registry.refresh(&store.snapshot());
-        let server = Self(Arc::new(Inner::new(store, registry, world, Housekeeping::default())));
+        let server = Self(Arc::new(Inner::new(store, registry, world, Hooks(hooks.into()))));
         server.prepare().await.map_err(|status| StartError::Prepare(status.message))?;
         server.sweep();
         server.keep_house();
@@ -139,7 +170,8 @@ impl Server {
     pub fn fork(&self, world: World) -> Self {
         let store = self.0.store.fork(&world, Window::default());
         let registry = self.0.registry.fork();
-        let mut inner = Inner::new(store, registry, world, self.0.housekeeping.fork());
+        let mut inner = Inner::new(store, registry, world, self.0.hooks.clone());
+        inner.housekeeping = self.0.housekeeping.fork();
         inner.certificate = self.0.certificate.clone();
         Self(Arc::new(inner))
     }
@@ -195,6 +227,10 @@ impl Server {
 
     pub(crate) fn downgrade(&self) -> WeakServer {
         WeakServer(Arc::downgrade(&self.0))
+    }
+
+    pub(crate) fn hooks(&self) -> &Hooks {
+        &self.0.hooks
     }
 
     pub(crate) fn housekeeping(&self) -> &Housekeeping {
