@@ -106,17 +106,18 @@ impl Api {
         Ok(Self { sender, base: cluster.server.clone(), token })
     }
 
-    /// Sends a request; gives the answer without its body.
+    /// Sends a request; gives the answer without its body. A PATCH is a merge patch.
     ///
     /// # Errors
     /// The connection is lost.
     pub async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>> {
+        let content = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
         let request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.base))
             .header("authorization", format!("Bearer {}", self.token))
             .header("accept", "application/json")
-            .header("content-type", "application/json")
+            .header("content-type", content)
             .header("user-agent", "concert-bench")
             .body(Full::new(body))?;
         let mut sender = self.sender.clone();

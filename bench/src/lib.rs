@@ -3,6 +3,7 @@
 //! ```text
 //! files ──► Rig ──► control plane, concert-provider-file, managed-reconciler   (processes, started by concert-e2e)
 //!       └─► Api ──► creates, watches, deletes over HTTP/2 and TLS
+//! server ─► Target ──► the same requests to concert serve and to the real kube-apiserver
 //! start ──► concert serve, concert up: from the start of the process to the line that says it is ready
 //! ```
 //!
@@ -15,6 +16,7 @@
 //! - [`api`]: a client that costs little, so that it does not disturb what it measures
 //! - [`load`]: many Files at once
 //! - [`scrape`]: counters of a metrics endpoint
+//! - [`throughput`]: requests by the second, of one server and the other
 //! - [`usage`]: what a process has used
 //! - [`report`]: figures for people and for scripts
 
@@ -23,4 +25,5 @@ pub mod load;
 pub mod report;
 pub mod rig;
 pub mod scrape;
+pub mod throughput;
 pub mod usage;

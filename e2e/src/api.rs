@@ -34,6 +34,30 @@ pub struct Connection {
     token: String,
 }
 
+/// A request as it goes over the wire.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// GET, POST…
+    pub method: String,
+    /// The path with its query.
+    pub path: String,
+    /// Headers beyond host, authorization and length.
+    pub headers: Vec<(String, String)>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// An answer as it came over the wire.
+#[derive(Clone, Debug)]
+pub struct Response {
+    /// The HTTP code.
+    pub code: u16,
+    /// The headers, names in lower case, in their order.
+    pub headers: Vec<(String, String)>,
+    /// The body. Empty for a stream.
+    pub body: Vec<u8>,
+}
+
 /// What a server answered.
 #[derive(Clone, Debug)]
 pub struct Answer {
@@ -117,13 +141,28 @@ impl Api {
     /// # Errors
     /// When the server does not answer with a stream.
     pub fn watch(&self, path: &str) -> Result<Watch> {
-        let mut connection = self.connect()?;
-        connection.send("GET", path, None)?;
-        let head = connection.head()?;
-        if head.code != 200 || !head.chunked {
-            return Err(Error::other(format!("no watch: {head:?} {}", connection.body(&head)?)));
+        let headers = vec![("Accept".to_owned(), "application/json".to_owned())];
+        let request = Request { method: "GET".to_owned(), path: path.to_owned(), headers, body: Vec::new() };
+        match self.stream(&request)? {
+            (_, Some(watch)) => Ok(watch),
+            (response, None) => Err(Error::other(format!("no watch: {response:?}"))),
         }
-        Ok(Watch { connection, rest: Vec::new() })
+    }
+
+    /// Sends a request whose answer is a stream, unless it is refused: then the answer has a body.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub fn stream(&self, request: &Request) -> Result<(Response, Option<Watch>)> {
+        let mut connection = self.connect()?;
+        connection.send(request)?;
+        let head = connection.head()?;
+        if head.code == 200 && head.chunked {
+            let response = Response { code: head.code, headers: head.headers, body: Vec::new() };
+            return Ok((response, Some(Watch { connection, rest: Vec::new() })));
+        }
+        let body = connection.bytes(&head)?;
+        Ok((Response { code: head.code, headers: head.headers, body }, None))
     }
 }
 
@@ -136,6 +175,7 @@ struct Head {
     code: u16,
     length: usize,
     chunked: bool,
+    headers: Vec<(String, String)>,
 }
 
 impl Connection {
@@ -144,23 +184,44 @@ impl Connection {
     /// # Errors
     /// When there is no answer: the server may have done it or not.
     pub fn request(&mut self, method: &str, path: &str, body: Option<&Value>) -> Result<Answer> {
-        self.send(method, path, body)?;
-        let head = self.head()?;
-        Ok(Answer { code: head.code, body: self.body(&head)? })
+        let content = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let headers = [("Accept", "application/json"), ("Content-Type", content)];
+        let response = self.exchange(&Request {
+            method: method.to_owned(),
+            path: path.to_owned(),
+            headers: headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
+            body: body.map(Value::to_string).unwrap_or_default().into_bytes(),
+        })?;
+        Ok(Answer { code: response.code, body: json(&response.body) })
     }
 
-    fn send(&mut self, method: &str, path: &str, body: Option<&Value>) -> Result<()> {
-        let body = body.map(Value::to_string).unwrap_or_default();
-        let content = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-        let text = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nAccept: application/json\r\n\
-             Content-Type: {content}\r\nContent-Length: {}\r\n\r\n{body}",
+    /// One request and its answer, whatever they are.
+    ///
+    /// # Errors
+    /// When there is no answer: the server may have done it or not.
+    pub fn exchange(&mut self, request: &Request) -> Result<Response> {
+        self.send(request)?;
+        let head = self.head()?;
+        let body = self.bytes(&head)?;
+        Ok(Response { code: head.code, headers: head.headers, body })
+    }
+
+    fn send(&mut self, request: &Request) -> Result<()> {
+        let mut text = format!(
+            "{} {} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\nContent-Length: {}\r\n",
+            request.method,
+            request.path,
             self.address,
             self.token,
-            body.len(),
+            request.body.len(),
         );
+        for (name, value) in &request.headers {
+            text.push_str(&format!("{name}: {value}\r\n"));
+        }
+        text.push_str("\r\n");
         let stream = self.stream.get_mut();
         stream.write_all(text.as_bytes())?;
+        stream.write_all(&request.body)?;
         stream.flush()
     }
 
@@ -176,21 +237,23 @@ impl Connection {
         let strange = |line: &str| Error::new(ErrorKind::InvalidData, format!("not HTTP: {line:?}"));
         let status = self.line()?;
         let code = status.split(' ').nth(1).and_then(|code| code.parse().ok()).ok_or_else(|| strange(&status))?;
-        let mut head = Head { code, length: 0, chunked: false };
+        let mut head = Head { code, length: 0, chunked: false, headers: Vec::new() };
         loop {
             let line = self.line()?;
             let Some((name, value)) = line.split_once(':') else {
                 return if line.is_empty() { Ok(head) } else { Err(strange(&line)) };
             };
-            match name.to_ascii_lowercase().as_str() {
-                "content-length" => head.length = value.trim().parse().map_err(|_| strange(&line))?,
-                "transfer-encoding" => head.chunked = value.trim() == "chunked",
+            let (name, value) = (name.to_ascii_lowercase(), value.trim().to_owned());
+            match name.as_str() {
+                "content-length" => head.length = value.parse().map_err(|_| strange(&line))?,
+                "transfer-encoding" => head.chunked = value == "chunked",
                 _ => {}
             }
+            head.headers.push((name, value));
         }
     }
 
-    fn body(&mut self, head: &Head) -> Result<Value> {
+    fn bytes(&mut self, head: &Head) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         if head.chunked {
             while let Some(chunk) = self.chunk()? {
@@ -200,10 +263,7 @@ impl Connection {
             bytes.resize(head.length, 0);
             self.stream.read_exact(&mut bytes)?;
         }
-        if bytes.is_empty() {
-            return Ok(Value::Null);
-        }
-        serde_json::from_slice(&bytes).or_else(|_| Ok(String::from_utf8_lossy(&bytes).into()))
+        Ok(bytes)
     }
 
     /// The next chunk; nothing after the last.
@@ -217,7 +277,32 @@ impl Connection {
     }
 }
 
+/// A body as JSON, or as text if it is none.
+fn json(bytes: &[u8]) -> Value {
+    if bytes.is_empty() {
+        return Value::Null;
+    }
+    serde_json::from_slice(bytes).unwrap_or_else(|_| String::from_utf8_lossy(bytes).into())
+}
+
+impl Response {
+    /// The body as JSON, or as text if it is none.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        json(&self.body)
+    }
+}
+
 impl Watch {
+    /// Changes how long [`next_change`](Self::next_change) waits.
+    ///
+    /// # Errors
+    /// When the system does not know our socket.
+    pub fn with_patience(self, patience: Duration) -> Result<Self> {
+        self.connection.stream.get_ref().sock.set_read_timeout(Some(patience))?;
+        Ok(self)
+    }
+
     /// Waits for the next change; nothing when the stream has ended properly.
     ///
     /// # Errors

@@ -23,6 +23,8 @@ pub struct ControlPlane {
     server: Server,
     kubectl: Kubectl,
     process: Mutex<Option<Process>>,
+    /// The real server's controllers.
+    controllers: Mutex<Option<Process>>,
     // Last: what runs in it is dropped before.
     scratch: Scratch,
 }
@@ -54,8 +56,8 @@ impl ControlPlane {
         Self::start_first(Server::Embedded(options), Scratch::new("embedded"))
     }
 
-    /// Starts the real kube-apiserver. It has no controllers: no default service accounts, no garbage collection,
-    /// and a deleted namespace stays `Terminating`.
+    /// Starts the real kube-apiserver. It has no controllers ([`start_controllers`](Self::start_controllers) starts some):
+    /// no default service accounts, no garbage collection, and a deleted namespace stays `Terminating`.
     ///
     /// # Panics
     /// When it does not get ready; the message has its logs.
@@ -79,7 +81,7 @@ impl ControlPlane {
     #[track_caller]
     fn start_first(server: Server, scratch: Scratch) -> Self {
         let kubectl = Kubectl::new(&kubeconfig_in(&scratch));
-        let plane = Self { server, kubectl, process: Mutex::new(None), scratch };
+        let plane = Self { server, kubectl, process: Mutex::new(None), controllers: Mutex::new(None), scratch };
         plane.start();
         plane
     }
@@ -97,6 +99,17 @@ impl ControlPlane {
             Server::Embedded(embedded) => embedded.start(directory, &self.kubeconfig()),
             Server::Reference(reference) => reference.start(directory, &self.kubeconfig(), &self.kubectl),
         });
+    }
+
+    /// Starts `binary`, a kube-controller-manager, beside the real server: garbage is collected, namespaces end, and
+    /// each gets its service account and the authority's certificate. They end with the server.
+    ///
+    /// # Panics
+    /// When this is not the real server, or they do not start.
+    #[track_caller]
+    pub fn start_controllers(&self, binary: &Path) {
+        assert!(self.is_reference(), "the embedded server is its own controller manager");
+        *self.controllers() = Some(reference::start_controllers(binary, self.scratch.path(), &self.kubeconfig()));
     }
 
     /// Stops it if it runs, and starts it again: same data, same address.
@@ -118,6 +131,7 @@ impl ControlPlane {
     #[track_caller]
     pub fn stop(&self) -> Exit {
         let process = self.process().take().expect("the server runs");
+        drop(self.controllers().take());
         process.terminate();
         process.wait(STOP)
     }
@@ -128,6 +142,7 @@ impl ControlPlane {
     /// When it does not run.
     #[track_caller]
     pub fn kill9(&self) {
+        drop(self.controllers().take());
         self.process().take().expect("the server runs").kill9();
     }
 
@@ -173,6 +188,10 @@ impl ControlPlane {
 
     fn process(&self) -> MutexGuard<'_, Option<Process>> {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn controllers(&self) -> MutexGuard<'_, Option<Process>> {
+        self.controllers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `CONCERT_KUBECTL` | a kubectl, 1.27 or newer |
 //! | `CONCERT_REFERENCE_APISERVER` | the real kube-apiserver with etcd inside (`cargo xtask reference`) |
+//! | `CONCERT_REFERENCE_CONTROLLERS` | the real kube-controller-manager (`cargo xtask reference`) |
 //! | `CONCERT_BIN_DIR` | the directory of `concert` and the others |
 
 use std::env;
@@ -53,6 +54,16 @@ pub fn kubectl() -> Result<PathBuf, Missing> {
 pub fn reference_apiserver() -> Result<PathBuf, Missing> {
     let name = "CONCERT_REFERENCE_APISERVER";
     let fix = "run `cargo xtask test`, or set it to what `cargo xtask reference --print-path` prints";
+    given(name)?.ok_or_else(|| Missing(format!("{name} is not set: {fix}")))
+}
+
+/// The real kube-controller-manager.
+///
+/// # Errors
+/// Why there is none.
+pub fn reference_controllers() -> Result<PathBuf, Missing> {
+    let name = "CONCERT_REFERENCE_CONTROLLERS";
+    let fix = "run `cargo xtask test`, or set it to what `cargo xtask reference` prints";
     given(name)?.ok_or_else(|| Missing(format!("{name} is not set: {fix}")))
 }
 

@@ -34,6 +34,8 @@
 //! - `control_plane`: the two servers behind one face
 //! - `actor`: providers and reconcilers that are killed and started again
 //! - `api`: plain requests, for tests that need many
+//! - [`differential`]: the same requests to both servers, and what differs in their answers
+//! - [`history`]: whether what many clients saw could have happened in order; pure
 //! - `kubectl`, `process`, `patience`, `dice`, `scratch`: what tests are written with
 //! - `reaper`: nothing outlives the test run, even one that was killed
 
@@ -41,7 +43,9 @@ mod actor;
 mod api;
 mod control_plane;
 mod dice;
+pub mod differential;
 pub mod environment;
+pub mod history;
 mod kubectl;
 mod patience;
 mod process;
@@ -49,7 +53,7 @@ mod reaper;
 mod scratch;
 
 pub use actor::{Actor, Reconciler, definitions};
-pub use api::{Answer, Api, Change, Connection, Watch};
+pub use api::{Answer, Api, Change, Connection, Request, Response, Watch};
 pub use control_plane::{ControlPlane, Embedded, Reference, free_port, on_embedded, on_reference};
 pub use dice::Dice;
 pub use kubectl::{Kubectl, Output};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use concert_e2e::{Api, Connection, ControlPlane, Dice, Stopwatch, eventually, on_embedded_only, pause};
 use serde_json::{Value, json};
 
-const KILLS: u32 = 50;
+const KILLS: u32 = 100;
 const WRITERS: usize = 6;
 /// Objects of each writer.
 const OBJECTS: u64 = 20;
@@ -155,7 +155,7 @@ fn nothing_acknowledged_is_lost(server: &ControlPlane) {
         let mut dice = Dice::new(50);
         let mut slowest = Duration::ZERO;
         for _ in 0..KILLS {
-            pause(dice.between(Duration::from_millis(50), Duration::from_millis(450)));
+            pause(dice.between(Duration::from_millis(5), Duration::from_millis(250)));
             server.kill9();
             let restart = Stopwatch::start();
             server.start();

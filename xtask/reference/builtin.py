@@ -16,11 +16,28 @@ ROOTS = {
         "io.k8s.api.core.v1.Secret",
         "io.k8s.api.core.v1.ServiceAccount",
         "io.k8s.api.core.v1.Event",
+        "io.k8s.api.authentication.v1.TokenRequest",
     ],
     "apis/events.k8s.io/v1": ["io.k8s.api.events.v1.Event"],
     "apis/coordination.k8s.io/v1": ["io.k8s.api.coordination.v1.Lease"],
     "apis/apiextensions.k8s.io/v1": [
         "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition"
+    ],
+    "apis/rbac.authorization.k8s.io/v1": [
+        "io.k8s.api.rbac.v1.Role",
+        "io.k8s.api.rbac.v1.ClusterRole",
+        "io.k8s.api.rbac.v1.RoleBinding",
+        "io.k8s.api.rbac.v1.ClusterRoleBinding",
+    ],
+    "apis/authorization.k8s.io/v1": [
+        "io.k8s.api.authorization.v1.SelfSubjectAccessReview",
+        "io.k8s.api.authorization.v1.SubjectAccessReview",
+        "io.k8s.api.authorization.v1.LocalSubjectAccessReview",
+        "io.k8s.api.authorization.v1.SelfSubjectRulesReview",
+    ],
+    "apis/authentication.k8s.io/v1": [
+        "io.k8s.api.authentication.v1.SelfSubjectReview",
+        "io.k8s.api.authentication.v1.TokenReview",
     ],
 }
 # Strings with a Go type of their own, which OpenAPI does not tell.

@@ -97,6 +97,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         session.find_tool("kubectl", "CONCERT_KUBECTL", "CONCERT_KUBECTL_MISSING", tools::kubectl)?;
         let missing = "CONCERT_REFERENCE_APISERVER_MISSING";
         session.find_tool("reference server", "CONCERT_REFERENCE_APISERVER", missing, tools::reference)?;
+        let missing = "CONCERT_REFERENCE_CONTROLLERS_MISSING";
+        session.find_tool("reference controllers", "CONCERT_REFERENCE_CONTROLLERS", missing, tools::controllers)?;
         session.build_binaries(&metadata)?;
     }
     session.run_tests(options)?;
@@ -210,7 +212,7 @@ impl Session {
         for step in &self.steps {
             // The rest of a long note was shown with its step.
             let note = step.note.lines().next().unwrap_or_default();
-            println!("{} {:<18} {:>11}  {note}", step.verdict.word(), step.name, Human(step.took));
+            println!("{} {:<21} {:>11}  {note}", step.verdict.word(), step.name, Human(step.took));
         }
         print_list("failed", self.report.failures());
         print_list("could not run", self.report.skips());

@@ -8,7 +8,14 @@ use std::path::{Path, PathBuf};
 pub(crate) use kubectl::kubectl;
 
 /// The Go program that is the real API server.
-const REFERENCE: go::Program = go::Program { module: "reference", binary: "kube-apiserver" };
+const REFERENCE: go::Program = go::Program { module: "reference", package: ".", binary: "kube-apiserver" };
+
+/// The real controllers, from the same module: the same release, and most of the build is shared.
+const CONTROLLERS: go::Program = go::Program {
+    module: "reference",
+    package: "k8s.io/kubernetes/cmd/kube-controller-manager",
+    binary: "kube-controller-manager",
+};
 
 /// Where a search for a tool ended.
 pub(crate) enum Tool {
@@ -38,6 +45,11 @@ impl Tool {
 /// The real kube-apiserver with etcd inside, from the cache or built with Go.
 pub(crate) fn reference() -> Tool {
     go::build(&REFERENCE)
+}
+
+/// The real kube-controller-manager, from the cache or built with Go.
+pub(crate) fn controllers() -> Tool {
+    go::build(&CONTROLLERS)
 }
 
 /// The first executable file of that name on the `PATH`.

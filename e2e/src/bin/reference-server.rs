@@ -11,6 +11,9 @@ struct Arguments {
     /// The loopback port; 0 picks one
     #[arg(long, default_value_t = 0)]
     port: u16,
+    /// Start the controllers too
+    #[arg(long)]
+    controllers: bool,
 }
 
 fn main() {
@@ -22,6 +25,12 @@ fn main() {
     let reference = Reference::new(binary);
     let reference = if arguments.port == 0 { reference } else { reference.port(arguments.port) };
     let server = ControlPlane::reference_with(reference);
+    if arguments.controllers {
+        server.start_controllers(&environment::reference_controllers().unwrap_or_else(|missing| {
+            eprintln!("error: {missing}");
+            std::process::exit(1)
+        }));
+    }
     println!("ready; in another terminal:\n  export KUBECONFIG={}", server.kubeconfig().display());
     // Ctrl-C ends this process; the reaper then ends the server.
     let hour = Duration::from_secs(3600);

@@ -1,4 +1,4 @@
-//! The real kube-apiserver, with etcd in the same process.
+//! The real kube-apiserver, with etcd in the same process, and on demand the real kube-controller-manager.
 
 use std::fs;
 use std::net::TcpListener;
@@ -17,6 +17,10 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// The bearer token of its only user. It guards a loopback port for the length of a test.
 const TOKEN: &str = "concert-e2e";
+
+/// The controllers whose work belongs to an API server in our eyes: garbage, namespaces, service accounts, roles.
+const CONTROLLERS: &str = "garbage-collector-controller,namespace-controller,serviceaccount-controller,\
+                           root-ca-certificate-publisher-controller,clusterrole-aggregation-controller";
 
 /// How to start the real kube-apiserver.
 #[derive(Debug)]
@@ -127,6 +131,22 @@ current-context: reference
             .stdin(Stdio::null());
         command
     }
+}
+
+/// Starts the controllers. They need no waiting for: tests wait for what they do.
+#[track_caller]
+pub(super) fn start_controllers(binary: &Path, directory: &Path, kubeconfig: &Path) -> Process {
+    let file = |name: &str| directory.join(name).display().to_string();
+    let mut command = Command::new(binary);
+    command
+        .arg(format!("--kubeconfig={}", kubeconfig.display()))
+        .arg(format!("--controllers={CONTROLLERS}"))
+        .arg(format!("--service-account-private-key-file={}", file("service-account.key")))
+        .arg(format!("--root-ca-file={}", file("certificates/apiserver.crt")))
+        .args(["--leader-elect=false", "--secure-port=0", "--kube-api-qps=1000", "--kube-api-burst=2000"])
+        .args(["--concurrent-namespace-syncs=10", "--concurrent-gc-syncs=10"])
+        .stdin(Stdio::null());
+    Process::spawn("kube-controller-manager", command, directory)
 }
 
 #[track_caller]

@@ -23,6 +23,8 @@ const OLDEST_GO: (u32, u32) = (1, 26);
 pub(super) struct Program {
     /// The directory below `xtask/`, and its name in the cache.
     pub(super) module: &'static str,
+    /// What to build: `.`, or a package that the module requires.
+    pub(super) package: &'static str,
     /// The executable's name.
     pub(super) binary: &'static str,
 }
@@ -83,7 +85,7 @@ pub(super) fn usable_go() -> Result<(), String> {
 fn build_into(program: &Program, path: &Path) -> Result<()> {
     let directory = path.parent().ok_or_else(|| anyhow!("the cache has no directory"))?;
     fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
-    let lock_path = directory.join("lock");
+    let lock_path = directory.join(format!("{}.lock", program.binary));
     let lock = fs::File::create(&lock_path).with_context(|| format!("cannot make {}", lock_path.display()))?;
     lock.lock().with_context(|| format!("cannot lock {}", lock_path.display()))?;
     if path.is_file() {
@@ -107,7 +109,7 @@ fn go_build(program: &Program, output: &Path) -> Command {
     command
         .args(["build", "-trimpath", "-ldflags", &flags, "-o"])
         .arg(output)
-        .arg(".")
+        .arg(program.package)
         .current_dir(program.source())
         .env("CGO_ENABLED", "0")
         .env("GOTOOLCHAIN", "local")

@@ -14,7 +14,7 @@ const OLDEST: (u32, u32) = (1, 27);
 /// Debian's and Ubuntu's name for it.
 const PACKAGE: &str = "kubernetes-client";
 
-const PROGRAM: go::Program = go::Program { module: "kubectl", binary: "kubectl" };
+const PROGRAM: go::Program = go::Program { module: "kubectl", package: ".", binary: "kubectl" };
 
 /// Finds or installs a kubectl that is new enough.
 pub(crate) fn kubectl() -> Tool {

@@ -7,7 +7,7 @@
 //! | 1 | it failed while running |
 //! | 2 | wrong usage or configuration; nothing was started |
 //! | 3 | something it needs is in use or not usable: a port, a data directory, a cluster |
-//! | 4 | the store failed; nothing is acknowledged any more |
+//! | 4 | the store (or a backup) failed or is damaged; nothing is acknowledged any more |
 
 mod example;
 mod exit;
@@ -16,6 +16,7 @@ mod logs;
 mod reconciler;
 mod screen;
 mod serve;
+mod store;
 mod up;
 
 pub use exit::Failure;
@@ -25,7 +26,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-const EXIT_CODES: &str = "Exit codes:\n  0  done, or stopped as told\n  1  it failed while running\n  2  wrong usage or configuration; nothing was started\n  3  something it needs is in use or not usable: a port, a data directory, a cluster\n  4  the store failed; nothing is acknowledged any more";
+const EXIT_CODES: &str = "Exit codes:\n  0  done, or stopped as told\n  1  it failed while running\n  2  wrong usage or configuration; nothing was started\n  3  something it needs is in use or not usable: a port, a data directory, a cluster\n  4  the store (or a backup) failed or is damaged; nothing is acknowledged any more";
 
 /// A control plane for anything that has an API.
 #[derive(Parser)]
@@ -43,6 +44,9 @@ enum Verb {
     /// Run everything: API server, reconciler and bundled providers
     #[command(after_help = EXIT_CODES)]
     Up(up::UpArgs),
+    /// Check, back up or restore a store
+    #[command(subcommand)]
+    Store(store::StoreVerb),
     /// Run a bundled provider (`concert provider file --help`)
     #[command(disable_help_flag = true)]
     Provider {
@@ -60,6 +64,7 @@ pub fn concert() -> ExitCode {
     match Concert::parse().verb {
         Verb::Serve(args) => exit::run(serve::run(args)),
         Verb::Up(args) => exit::run(up::run(args)),
+        Verb::Store(verb) => exit::run(store::run(verb)),
         Verb::Provider { name, args } => provider(&name, args),
     }
 }

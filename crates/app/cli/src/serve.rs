@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use concert_apiserver::{Durability, Kubeconfig, Listener, OpenError, Options, Pki, Server, StartError, Window};
+use concert_apiserver::{
+    Authorization, Durability, Kubeconfig, Listener, OpenError, Options, Pki, Server, StartError, TokenFile, Window,
+};
 use concert_world::World;
 use tokio_util::sync::CancellationToken;
 
@@ -27,9 +29,28 @@ pub(crate) struct ServeArgs {
     /// Where the administrator's kubeconfig is written [default: DIR/kubeconfig]
     #[arg(long, value_name = "FILE")]
     pub(crate) write_kubeconfig: Option<PathBuf>,
-    /// What an acknowledged write survives: sync (power loss), interval=MS (a crash), none (a clean stop)
+    /// What an acknowledged write survives: sync (everything), interval=MS (a crash or power loss MS later), none (a
+    /// clean stop)
     #[arg(long, value_name = "sync|interval=MS|none", default_value = "sync", value_parser = durability)]
     pub(crate) durability: Durability,
+    /// Bytes that all objects together may have (256Mi, 2Gi…); over it, nothing new is taken
+    #[arg(long, value_name = "BYTES", default_value = "2Gi", value_parser = quantity)]
+    pub(crate) quota: u64,
+    /// Serve with this certificate (PEM, the server's own first) [default: one of our own authority]
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// The key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Believe client certificates of this authority: the common name is the user, organizations are groups
+    #[arg(long, value_name = "FILE")]
+    pub(crate) client_ca: Option<PathBuf>,
+    /// Static tokens, one per line: token,user,uid,"group1,group2"
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Who may do what: everybody who is authenticated, or what roles say [default: AlwaysAllow on loopback, else RBAC]
+    #[arg(long, value_name = "AlwaysAllow|RBAC", value_parser = authorization)]
+    pub(crate) authorization_mode: Option<Authorization>,
 }
 
 fn address(text: &str) -> Result<SocketAddr, String> {
@@ -47,6 +68,43 @@ fn durability(text: &str) -> Result<Durability, String> {
         },
         _ => Err("use sync, interval=MS or none".to_owned()),
     }
+}
+
+/// A number of bytes: 1000, 64Ki, 256Mi, 2Gi.
+fn quantity(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let shift = match &text[digits.len()..] {
+        "" => 0,
+        "Ki" => 10,
+        "Mi" => 20,
+        "Gi" => 30,
+        "Ti" => 40,
+        unit => return Err(format!("{unit:?} is not a unit of bytes: use Ki, Mi, Gi or Ti")),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("{text:?} is not a number of bytes, such as 256Mi"))?;
+    number.checked_shl(shift).filter(|bytes| bytes >> shift == number).ok_or_else(|| format!("{text:?} is too much"))
+}
+
+fn authorization(text: &str) -> Result<Authorization, String> {
+    match text {
+        "AlwaysAllow" => Ok(Authorization::AlwaysAllow),
+        "RBAC" => Ok(Authorization::Rbac),
+        _ => Err("use AlwaysAllow or RBAC".to_owned()),
+    }
+}
+
+/// With what the operator gave.
+fn with_files(mut pki: Pki, args: &ServeArgs, world: &World) -> Result<Pki, Failure> {
+    if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
+        pki = pki.with_serving(certificate, key, world.clock.now()).map_err(Failure::usage)?;
+    }
+    if let Some(file) = &args.client_ca {
+        pki = pki.with_client_authority(file).map_err(Failure::usage)?;
+    }
+    if let Some(file) = &args.token_file {
+        pki = pki.with_tokens(TokenFile::read(file).map_err(Failure::usage)?);
+    }
+    Ok(pki)
 }
 
 /// A control plane that listens.
@@ -68,13 +126,22 @@ impl ControlPlane {
         let (server, pki) = match &data {
             None => (Server::in_memory(world.clone()).await, Pki::ephemeral(world).map_err(Failure::running)?),
             Some(directory) => {
-                let options = Options { durability: args.durability, window: Window::default() };
+                let options =
+                    Options { durability: args.durability, window: Window::default(), quota: Some(args.quota) };
                 let server = Server::open(directory, options, world.clone()).await.map_err(cannot_open)?;
                 let pki = Pki::load_or_create(&directory.join("pki"), world).map_err(Failure::unusable)?;
                 (server, pki)
             }
         };
         server.publish_certificate(pki.authority());
+        let pki = with_files(pki, args, world)?;
+        let local = args.listen.ip().is_loopback();
+        let default = if local { Authorization::AlwaysAllow } else { Authorization::Rbac };
+        let mode = args.authorization_mode.unwrap_or(default);
+        server
+            .authorize_by(mode)
+            .await
+            .map_err(|status| Failure::store(anyhow!("cannot write the roles: {status}")))?;
         let listener = Listener::bind(args.listen, &pki).await.map_err(Failure::unusable)?;
         let beside = data.as_ref().map(|data| data.join("kubeconfig"));
         let kubeconfig = args.write_kubeconfig.clone().or(beside).or(fallback);
@@ -97,7 +164,10 @@ impl ControlPlane {
         }
         // Closing waits for the store's thread, which writes to the disk.
         tokio::task::block_in_place(|| server.close());
-        Ok(())
+        match server.failure() {
+            Some(reason) => Err(Failure::store(anyhow!("the store has failed: {reason}"))),
+            None => Ok(()),
+        }
     }
 }
 

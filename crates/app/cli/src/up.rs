@@ -18,7 +18,18 @@ use crate::serve::{self, ControlPlane};
 use crate::{example, logs, reconciler};
 
 /// Flags that only make sense for a control plane of our own.
-const OWN_PLANE: [&str; 5] = ["data_dir", "in_memory", "write_kubeconfig", "listen", "durability"];
+const OWN_PLANE: [&str; 10] = [
+    "data_dir",
+    "in_memory",
+    "write_kubeconfig",
+    "listen",
+    "durability",
+    "tls_cert",
+    "tls_key",
+    "client_ca",
+    "token_file",
+    "authorization_mode",
+];
 
 /// Flags of `up`.
 #[derive(clap::Args, Clone, Debug)]

@@ -349,6 +349,28 @@ impl Client {
         self.send(Ask::new(Method::GET, path.to_owned(), format!("get {path}"))).await
     }
 
+    /// The answer to a plain GET of any path, piece by piece as it arrives, until `take` wants no more. All of it has
+    /// to arrive before the deadline.
+    ///
+    /// # Errors
+    /// As [`Client::get`]; the pieces may have been taken in part.
+    pub async fn download(&self, path: &str, mut take: impl FnMut(&[u8]) -> bool) -> Result<(), ApiError> {
+        let (action, after) = (format!("get {path}"), self.settings.deadline);
+        let whole = async {
+            let mut body = self.exchange(Ask::new(Method::GET, path.to_owned(), action.clone())).await?.into_body();
+            while let Some(frame) = body.frame().await {
+                let frame =
+                    frame.map_err(|e| ApiError::Broken { action: action.clone(), write: false, source: e.into() })?;
+                if frame.into_data().is_ok_and(|data| !take(&data)) {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        let answer = tokio::time::timeout(after, whole).await;
+        answer.unwrap_or_else(|_| Err(ApiError::TimedOut { action: action.clone(), write: false, after }))
+    }
+
     /// The resource of a kind, if the server serves it. Asks each time: kinds come and go.
     ///
     /// # Errors

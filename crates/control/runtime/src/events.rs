@@ -1,15 +1,18 @@
 //! Kubernetes Events: what users read in `kubectl describe` and `kubectl events`.
 //!
 //! Recording never waits: an event goes into a bounded queue, a [`Teller`] sends it. The same event again is counted
-//! on the one that is there; an object that makes too many is silenced for a while.
+//! on the one that is there; an object that makes too many is silenced for a while. Objects share a few lanes, each
+//! with one request in flight: events about one object stay in order, and those about others do not wait for them.
 
 mod aggregate;
+mod recent;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use concert_api::{Gvk, Object, ObjectKey, Time};
+use futures::future::join_all;
+use prometheus_client::metrics::counter::Counter;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -19,7 +22,9 @@ use crate::client::{ApiError, Client};
 use crate::resource::Resource;
 use aggregate::{Aggregate, Telling};
 
-/// Events that wait to be sent; what comes on top is dropped and counted.
+/// So many events are on their way at once.
+const LANES: usize = 8;
+/// Events that wait in a lane; what comes on top is dropped and counted.
 const QUEUE: usize = 1024;
 /// Longer messages are cut.
 const MAX_MESSAGE: usize = 1024;
@@ -89,37 +94,60 @@ fn cut(message: &str) -> String {
 /// Where events are recorded. Cheap to clone, never waits.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    queue: mpsc::Sender<Note>,
-    dropped: Arc<AtomicU64>,
+    lanes: Vec<mpsc::Sender<Note>>,
+    dropped: Counter,
 }
 
 impl Recorder {
     /// A recorder, and what sends its events. `component` is who speaks, as `kubectl describe` shows it.
     #[must_use]
     pub fn new(client: Client, component: impl Into<String>) -> (Self, Teller) {
-        let (queue, notes) = mpsc::channel(QUEUE);
-        let teller =
-            Teller { client, component: component.into(), notes, told: Aggregate::default(), started: Instant::now() };
-        (Self { queue, dropped: Arc::default() }, teller)
+        let (component, started) = (component.into(), Instant::now());
+        let lane = |_| {
+            let (queue, notes) = mpsc::channel(QUEUE);
+            let (client, component) = (client.clone(), component.clone());
+            (queue, Lane { client, component, notes, told: Aggregate::default(), started })
+        };
+        let (queues, lanes) = (0..LANES).map(lane).unzip();
+        (Self { lanes: queues, dropped: Counter::default() }, Teller { lanes })
     }
 
     /// Records that something happened to an object. `reason` is one word in camel case.
     pub fn record(&self, object: &Object, kind: EventKind, reason: &str, message: &str) {
-        if self.queue.try_send(Note::about(object, kind, reason, message)).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        if self.lanes[lane_of(object)].try_send(Note::about(object, kind, reason, message)).is_err() {
+            self.dropped.inc();
         }
     }
 
     /// How many events were dropped because too many waited.
     #[must_use]
-    pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+    pub fn dropped(&self) -> &Counter {
+        &self.dropped
     }
+}
+
+/// The lane of an object: always the same, so that what is told about it stays in order.
+fn lane_of(object: &Object) -> usize {
+    let mut hasher = DefaultHasher::new();
+    (object.uid(), object.namespace(), object.name()).hash(&mut hasher);
+    (hasher.finish() % LANES as u64) as usize
 }
 
 /// Sends what a [`Recorder`] takes in.
 #[derive(Debug)]
 pub struct Teller {
+    lanes: Vec<Lane>,
+}
+
+impl Teller {
+    /// Sends events until `cancel`; then sends what still waits, for a few seconds at most.
+    pub async fn run(self, cancel: CancellationToken) {
+        join_all(self.lanes.into_iter().map(|lane| lane.run(cancel.clone()))).await;
+    }
+}
+
+#[derive(Debug)]
+struct Lane {
     client: Client,
     component: String,
     notes: mpsc::Receiver<Note>,
@@ -127,9 +155,8 @@ pub struct Teller {
     started: Instant,
 }
 
-impl Teller {
-    /// Sends events until `cancel`; then sends what still waits, for a few seconds at most.
-    pub async fn run(mut self, cancel: CancellationToken) {
+impl Lane {
+    async fn run(mut self, cancel: CancellationToken) {
         loop {
             let note = tokio::select! {
                 biased;
@@ -148,7 +175,7 @@ impl Teller {
             }
         };
         if tokio::time::timeout(FLUSH, rest).await.is_err() {
-            tracing::warn!("some events were not sent before the end");
+            tracing::warn!(left = self.notes.len(), "some events were not sent before the end");
         }
     }
 

@@ -173,6 +173,11 @@ impl Manager {
         let client = client.with_metrics(&metrics);
         let engine = Engine::new(Informers::new(client.clone()), metrics.clone());
         let (recorder, teller) = Recorder::new(client.clone(), settings.name.clone());
+        metrics.register(
+            "concert_events_dropped",
+            "Events not told because too many waited to be sent",
+            recorder.dropped().clone(),
+        );
         let (probes, standing) = (Probes::default(), watch::Sender::default());
         let caches = engine.informers().clone();
         probes.readiness("caches", move || caches_ready(&caches));

@@ -72,8 +72,29 @@ impl fmt::Display for GroupResource {
     }
 }
 
+/// How much a version of an API is preferred: `v2` > `v1` > `v2beta1` > `v1beta2` > `v1alpha1` > anything else.
+#[must_use]
+pub fn version_rank(version: &str) -> (u8, u64, u64) {
+    let Some(rest) = version.strip_prefix('v') else { return (0, 0, 0) };
+    let split = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let (major, suffix) = rest.split_at(split);
+    let number = |text: &str| text.parse::<u64>().unwrap_or(0);
+    let (stability, minor) = if suffix.is_empty() {
+        (3, 0)
+    } else if let Some(minor) = suffix.strip_prefix("beta") {
+        (2, number(minor))
+    } else if let Some(minor) = suffix.strip_prefix("alpha") {
+        (1, number(minor))
+    } else {
+        return (0, 0, 0);
+    };
+    (stability, number(major), minor)
+}
+
 /// Namespace (empty for cluster-scoped objects) and name. What travels between rooms.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+///
+/// Ordered as the text `namespace/name` is, which is the order of lists over all namespaces: `a-b/x` before `a/x`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectKey {
     /// Namespace; empty for cluster-scoped objects.
     pub namespace: Arc<str>,
@@ -92,6 +113,23 @@ impl ObjectKey {
     #[must_use]
     pub fn cluster(name: impl Into<Arc<str>>) -> Self {
         Self::new("", name)
+    }
+}
+
+impl Ord for ObjectKey {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        if self.namespace == other.namespace {
+            return self.name.cmp(&other.name);
+        }
+        let (left, right) = (&self.namespace, &other.namespace);
+        let slash = std::iter::once(b'/');
+        left.bytes().chain(slash.clone()).cmp(right.bytes().chain(slash)).then_with(|| left.cmp(right))
+    }
+}
+
+impl PartialOrd for ObjectKey {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
     }
 }
 
@@ -118,6 +156,16 @@ mod tests {
         }
         assert_eq!(Gvk::new("a.b", "v1", "X").to_string(), "a.b/v1, Kind=X");
         assert_eq!(Gvk::new("", "v1", "Pod").to_string(), "/v1, Kind=Pod");
+    }
+
+    #[test]
+    fn keys_are_ordered_as_their_text() {
+        let mut keys: Vec<ObjectKey> = [("b", "a"), ("a", "b"), ("a-2", "c"), ("a", "a"), ("", "z"), ("a0", "a")]
+            .map(|(namespace, name)| ObjectKey::new(namespace, name))
+            .to_vec();
+        keys.sort();
+        let texts: Vec<String> = keys.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, ["z", "a-2/c", "a/a", "a/b", "a0/a", "b/a"]);
     }
 
     #[test]

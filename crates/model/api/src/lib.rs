@@ -35,7 +35,7 @@ mod time;
 pub use condition::Condition;
 pub use field::{Fault, FieldError, FieldErrors};
 pub use json::{DecodeError, Decoded, decode};
-pub use kind::{GroupResource, Gvk, ObjectKey};
+pub use kind::{GroupResource, Gvk, ObjectKey, version_rank};
 pub use meta::OwnerReference;
 pub use object::{Object, ParseError};
 pub use selector::{FieldSelector, LabelSelector, SelectorError};

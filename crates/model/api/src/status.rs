@@ -132,6 +132,13 @@ impl Status {
         Self::failure(405, "MethodNotAllowed", message).with(Details::default())
     }
 
+    /// 404: nothing is served there.
+    #[must_use]
+    pub fn no_such_resource() -> Self {
+        let message = "the server could not find the requested resource";
+        Self::failure(404, "NotFound", message).with(Details::default())
+    }
+
     /// 401.
     #[must_use]
     pub fn unauthorized() -> Self {

@@ -4,6 +4,7 @@ mod config_map;
 mod event;
 mod lease;
 mod namespace;
+mod rbac;
 mod secret;
 
 #[cfg(test)]
@@ -27,6 +28,7 @@ static SOURCE: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(include_str!("builtin.json")).expect("builtin.json is checked by a test"));
 static DEFINITIONS: LazyLock<Definitions> = LazyLock::new(|| Definitions::build(definitions()));
 static BUILTINS: LazyLock<Vec<Builtin>> = LazyLock::new(|| ROWS.iter().map(Builtin::new).collect());
+static TOKEN_REQUEST: LazyLock<Builtin> = LazyLock::new(|| Builtin::new(&TOKEN_REQUEST_ROW));
 static META: LazyLock<Schema> =
     LazyLock::new(|| DEFINITIONS.get(METADATA).cloned().expect("builtin.json has metadata"));
 
@@ -79,6 +81,8 @@ pub struct Builtin {
     pub unconditional_update: bool,
     /// Whether an update of what does not exist creates it.
     pub create_on_update: bool,
+    /// Whether its objects are questions: answered when they are created, and not kept.
+    pub answered: bool,
     /// Where its objects are stored: events of both groups are the same objects.
     pub stored_as: GroupResource,
     /// The name of its schema among the [`definitions`].
@@ -109,6 +113,7 @@ struct Row {
     name_rule: NameRule,
     unconditional_update: bool,
     create_on_update: bool,
+    answered: bool,
     stored_group: &'static str,
     definition: &'static str,
     columns: fn() -> Vec<Column>,
@@ -128,13 +133,34 @@ const DEFAULT: Row = Row {
     name_rule: NameRule::Subdomain,
     unconditional_update: true,
     create_on_update: false,
+    answered: false,
     stored_group: "",
     definition: "",
     columns: plain_columns,
     rules: PLAIN,
 };
 
-static ROWS: [Row; 8] = [
+/// What the kinds of roles and bindings share.
+const ROLE: Row = Row {
+    gvk: ("rbac.authorization.k8s.io", "v1", ""),
+    name_rule: NameRule::PathSegment,
+    create_on_update: true,
+    stored_group: "rbac.authorization.k8s.io",
+    ..DEFAULT
+};
+
+/// What the kinds that are answered share.
+const REVIEW: Row = Row { namespaced: false, answered: true, stored_group: "authorization.k8s.io", ..DEFAULT };
+
+/// A subresource of service accounts, and so no row of the table.
+static TOKEN_REQUEST_ROW: Row = Row {
+    gvk: ("authentication.k8s.io", "v1", "TokenRequest"),
+    namespaced: true,
+    definition: "io.k8s.api.authentication.v1.TokenRequest",
+    ..REVIEW
+};
+
+static ROWS: [Row; 18] = [
     Row {
         gvk: ("", "v1", "Namespace"),
         plural: "namespaces",
@@ -225,12 +251,103 @@ static ROWS: [Row; 8] = [
         rules: Rules { prepare: crd::prepare, check: crd::check },
         ..DEFAULT
     },
+    Row {
+        gvk: ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding"),
+        plural: "clusterrolebindings",
+        singular: "clusterrolebinding",
+        namespaced: false,
+        definition: "io.k8s.api.rbac.v1.ClusterRoleBinding",
+        columns: rbac::binding_columns,
+        rules: Rules { prepare: rbac::prepare_binding, check: rbac::check_cluster_role_binding },
+        ..ROLE
+    },
+    Row {
+        gvk: ("rbac.authorization.k8s.io", "v1", "ClusterRole"),
+        plural: "clusterroles",
+        singular: "clusterrole",
+        namespaced: false,
+        definition: "io.k8s.api.rbac.v1.ClusterRole",
+        columns: rbac::role_columns,
+        rules: Rules { prepare: rbac::prepare_role, check: rbac::check_cluster_role },
+        ..ROLE
+    },
+    Row {
+        gvk: ("rbac.authorization.k8s.io", "v1", "RoleBinding"),
+        plural: "rolebindings",
+        singular: "rolebinding",
+        namespaced: true,
+        definition: "io.k8s.api.rbac.v1.RoleBinding",
+        columns: rbac::binding_columns,
+        rules: Rules { prepare: rbac::prepare_binding, check: rbac::check_role_binding },
+        ..ROLE
+    },
+    Row {
+        gvk: ("rbac.authorization.k8s.io", "v1", "Role"),
+        plural: "roles",
+        singular: "role",
+        namespaced: true,
+        definition: "io.k8s.api.rbac.v1.Role",
+        columns: rbac::role_columns,
+        rules: Rules { prepare: rbac::prepare_role, check: rbac::check_role },
+        ..ROLE
+    },
+    Row {
+        gvk: ("authorization.k8s.io", "v1", "LocalSubjectAccessReview"),
+        plural: "localsubjectaccessreviews",
+        singular: "localsubjectaccessreview",
+        namespaced: true,
+        definition: "io.k8s.api.authorization.v1.LocalSubjectAccessReview",
+        ..REVIEW
+    },
+    Row {
+        gvk: ("authorization.k8s.io", "v1", "SelfSubjectAccessReview"),
+        plural: "selfsubjectaccessreviews",
+        singular: "selfsubjectaccessreview",
+        definition: "io.k8s.api.authorization.v1.SelfSubjectAccessReview",
+        ..REVIEW
+    },
+    Row {
+        gvk: ("authorization.k8s.io", "v1", "SelfSubjectRulesReview"),
+        plural: "selfsubjectrulesreviews",
+        singular: "selfsubjectrulesreview",
+        definition: "io.k8s.api.authorization.v1.SelfSubjectRulesReview",
+        ..REVIEW
+    },
+    Row {
+        gvk: ("authorization.k8s.io", "v1", "SubjectAccessReview"),
+        plural: "subjectaccessreviews",
+        singular: "subjectaccessreview",
+        definition: "io.k8s.api.authorization.v1.SubjectAccessReview",
+        ..REVIEW
+    },
+    Row {
+        gvk: ("authentication.k8s.io", "v1", "SelfSubjectReview"),
+        plural: "selfsubjectreviews",
+        singular: "selfsubjectreview",
+        stored_group: "authentication.k8s.io",
+        definition: "io.k8s.api.authentication.v1.SelfSubjectReview",
+        ..REVIEW
+    },
+    Row {
+        gvk: ("authentication.k8s.io", "v1", "TokenReview"),
+        plural: "tokenreviews",
+        singular: "tokenreview",
+        stored_group: "authentication.k8s.io",
+        definition: "io.k8s.api.authentication.v1.TokenReview",
+        ..REVIEW
+    },
 ];
 
 /// All kinds that need no definition.
 #[must_use]
 pub fn builtins() -> &'static [Builtin] {
     &BUILTINS
+}
+
+/// The kind that asks for a token of a service account.
+#[must_use]
+pub fn token_request() -> &'static Builtin {
+    &TOKEN_REQUEST
 }
 
 /// The schemas they are made of, by name, as in `components.schemas` of OpenAPI, but with bare names as references.
@@ -255,10 +372,11 @@ impl Builtin {
             categories: row.categories,
             namespaced: row.namespaced,
             has_status: row.has_status,
-            deletes_collections: kind != "Namespace",
+            deletes_collections: kind != "Namespace" && !row.answered,
             name_rule: row.name_rule,
             unconditional_update: row.unconditional_update,
             create_on_update: row.create_on_update,
+            answered: row.answered,
             stored_as: GroupResource::new(row.stored_group, row.plural),
             definition: row.definition,
             schema: DEFINITIONS.get(row.definition).cloned().expect("builtin.json has every definition of the table"),

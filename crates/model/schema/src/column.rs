@@ -64,9 +64,8 @@ impl Column {
     #[must_use]
     pub fn age() -> Self {
         let path = ".metadata.creationTimestamp";
-        Self::from_definition(
-            &json!({"name": "Age", "type": "date", "jsonPath": path, "description": "Since its creation."}),
-        )
+        let column = Self::from_definition(&json!({"name": "Age", "type": "date", "jsonPath": path}));
+        Self { description: String::new(), ..column }
     }
 
     pub(crate) fn computed(name: &str, type_name: &str, priority: i64, cell: fn(&Value, Time) -> Value) -> Self {
@@ -114,7 +113,9 @@ impl Column {
                 None => Value::Null,
             },
             _ => match value {
-                Value::Null | Value::String(_) => value.clone(),
+                // The real server's template says so of a null.
+                Value::Null => "<no value>".into(),
+                Value::String(_) => value.clone(),
                 other => other.to_string().into(),
             },
         }

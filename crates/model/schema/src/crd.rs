@@ -5,7 +5,7 @@ mod check;
 #[cfg(test)]
 mod tests;
 
-use concert_api::{FieldErrors, Gvk, Time};
+use concert_api::{FieldErrors, Gvk, Time, version_rank};
 use serde_json::{Value, json};
 
 use crate::{Column, JsonPath, Schema};
@@ -150,7 +150,7 @@ fn version_of(version: &Value, schema: Schema, spec: &Value) -> Version {
     let warning = || {
         let said = text(&version["deprecationWarning"]);
         let kind = format!("{}/{name} {}", text(&spec["group"]), text(&spec["names"]["kind"]));
-        if said.is_empty() { format!("{kind} is deprecated") } else { said }
+        if said.is_empty() { default_warning(spec, &name, &kind) } else { said }
     };
     let mut columns = vec![Column::name()];
     columns.extend(list(&version["additionalPrinterColumns"]).map(Column::from_definition));
@@ -168,6 +168,18 @@ fn version_of(version: &Value, schema: Schema, spec: &Value) -> Version {
         columns,
         selectable: list(&version["selectableFields"]).filter_map(|field| path(&field["jsonPath"])).collect(),
         name,
+    }
+}
+
+/// What users of a deprecated version read when its definition says nothing: use the best of the better ones.
+fn default_warning(spec: &Value, name: &str, kind: &str) -> String {
+    let usable = list(&spec["versions"]).filter(|other| other["served"] == true && other["deprecated"] != true);
+    let better = usable.map(|other| text(&other["name"])).filter(|other| version_rank(other) > version_rank(name));
+    match better.max_by_key(|other| version_rank(other)) {
+        Some(best) => {
+            format!("{kind} is deprecated; use {}/{best} {}", text(&spec["group"]), text(&spec["names"]["kind"]))
+        }
+        None => format!("{kind} is deprecated"),
     }
 }
 

@@ -39,9 +39,10 @@ mod crd;
 mod duration;
 mod json_path;
 mod meta;
+pub mod protobuf;
 mod schema;
 
-pub use builtin::{Builtin, NameRule, builtins, convert_event, definitions};
+pub use builtin::{Builtin, NameRule, builtins, convert_event, definitions, token_request};
 pub use column::Column;
 pub use crd::{Conversion, Definition, Names, Scale, Scope, Version, established_status};
 pub use duration::human_duration;

@@ -118,7 +118,7 @@ impl Server {
     }
 
     /// Asks every hook whether it objects.
-    pub(crate) async fn admit(&self, review: &Review<'_>, object: &Value) -> Result<Vec<String>, Status> {
+    pub(crate) async fn consult(&self, review: &Review<'_>, object: &Value) -> Result<Vec<String>, Status> {
         let mut warnings = Vec::new();
         for hook in self.hooks().0.iter() {
             warnings.extend(hook.validate(review, object).await?);

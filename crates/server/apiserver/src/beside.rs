@@ -51,7 +51,11 @@ impl Parsed {
     pub(crate) fn field(&self, path: &str) -> Cow<'_, str> {
         let steps: Vec<&str> = path.split('.').collect();
         let raw = self.object.as_ref().and_then(|object| object.field(&steps));
-        raw.and_then(|raw| serde_json::from_slice::<String>(raw).ok()).map(Cow::Owned).unwrap_or_default()
+        match raw.and_then(|raw| serde_json::from_slice(raw).ok()) {
+            Some(serde_json::Value::String(text)) => Cow::Owned(text),
+            Some(value @ (serde_json::Value::Number(_) | serde_json::Value::Bool(_))) => Cow::Owned(value.to_string()),
+            _ => Cow::default(),
+        }
     }
 }
 

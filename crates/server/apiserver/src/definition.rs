@@ -10,7 +10,6 @@ impl Server {
     /// established.
     pub(crate) fn establish(&self, definition: &mut Value, old: Option<&Value>) {
         let now = self.now();
-        let names = definition["spec"]["names"].clone();
         let mut stored: Vec<Value> =
             old.and_then(|old| old["status"]["storedVersions"].as_array().cloned()).unwrap_or_default();
         let versions = definition["spec"]["versions"].as_array().cloned().unwrap_or_default();
@@ -22,12 +21,8 @@ impl Server {
         if !definition["status"].is_object() {
             definition["status"] = json!({});
         }
-        let conflict = self.name_conflict(definition);
-        if conflict.is_none() {
-            definition["status"]["acceptedNames"] = names;
-        } else if definition["status"]["acceptedNames"].is_null() {
-            definition["status"]["acceptedNames"] = json!({"plural": "", "kind": ""});
-        }
+        let (accepted, conflict) = self.accepted_names(definition);
+        definition["status"]["acceptedNames"] = accepted;
         definition["status"]["storedVersions"] = stored.into();
         let conditions = match conflict {
             None => [
@@ -44,21 +39,42 @@ impl Server {
         }
     }
 
-    /// Which of its names another resource of the group already has.
-    fn name_conflict(&self, definition: &Value) -> Option<(&'static str, String)> {
+    /// The names that no other resource of the group has, and the last conflict.
+    fn accepted_names(&self, definition: &Value) -> (Value, Option<(&'static str, String)>) {
         let own = meta::text(definition, "name");
         let (group, names) = (&definition["spec"]["group"], &definition["spec"]["names"]);
         let kinds = self.kinds();
-        let mut others = kinds.iter().filter(|other| *group == *other.id.group && other.id.to_string() != own);
-        others.find_map(|other| {
-            let taken = |field: &str, found: &str| names[field] == found;
-            if taken("kind", &other.kind) || taken("listKind", &other.kind) {
-                Some(("KindConflict", format!("{:?} is already in use", other.kind)))
-            } else if taken("singular", &other.singular) {
-                Some(("SingularConflict", format!("{:?} is already in use", other.singular)))
-            } else {
-                None
+        let others: Vec<_> =
+            kinds.iter().filter(|other| *group == *other.id.group && other.id.to_string() != own).collect();
+        let resources: Vec<&str> = others
+            .iter()
+            .flat_map(|other| {
+                [&*other.id.resource, &other.singular].into_iter().chain(other.short_names.iter().map(String::as_str))
+            })
+            .collect();
+        let kinds: Vec<&str> = others.iter().flat_map(|other| [other.kind.as_str(), &other.list_kind]).collect();
+        let mut accepted = json!({"plural": "", "kind": ""});
+        let mut conflict = None;
+        for (field, reason, taken) in [
+            ("plural", "PluralConflict", &resources),
+            ("singular", "SingularConflict", &resources),
+            ("shortNames", "ShortNamesConflict", &resources),
+            ("kind", "KindConflict", &kinds),
+            ("listKind", "ListKindConflict", &kinds),
+        ] {
+            let wanted: Vec<&str> = match &names[field] {
+                Value::String(text) => vec![text],
+                Value::Array(texts) => texts.iter().filter_map(Value::as_str).collect(),
+                _ => continue,
+            };
+            match wanted.iter().find(|name| taken.contains(*name)) {
+                Some(name) => conflict = Some((reason, format!("{name:?} is already in use"))),
+                None => accepted[field] = names[field].clone(),
             }
-        })
+        }
+        if !names["categories"].is_null() {
+            accepted["categories"] = names["categories"].clone();
+        }
+        (accepted, conflict)
     }
 }

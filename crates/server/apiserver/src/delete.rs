@@ -14,7 +14,7 @@ use crate::admission::{Operation, Review};
 use crate::encode;
 use crate::kinds;
 use crate::target::Target;
-use crate::write::is_released;
+use crate::write::{is_released, refused};
 
 pub(crate) use options::{DeleteOptions, FOREGROUND, ORPHAN, Policy, exactly, json_type};
 
@@ -48,7 +48,7 @@ impl Server {
             }
             check_preconditions(target, options, &object, &name)?;
             let review = Review::of(Operation::Delete, target, &name, Some(&object), options.dry_run);
-            self.admit(&review, &object).await?;
+            self.consult(&review, &object).await?;
             let marked = self.marked(target, &object, options);
             let gone = is_released(&target.resource, &marked);
             if !gone && marked == object {
@@ -76,7 +76,7 @@ impl Server {
                     return Ok(Deleted::Marked(bytes));
                 }
                 Err(WriteError::Conflict { .. }) => {}
-                Err(error) => return Err(Status::internal(error)),
+                Err(error) => return Err(refused(&error)),
             }
         }
         Err(Status::conflict(&target.resource.id, &name))

@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
+use concert_api::{Gvk, version_rank};
 use http::{HeaderValue, Response, header};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::Server;
 use crate::kinds::{self, Kinds, Resource, Version};
@@ -42,7 +46,11 @@ impl Server {
             ["apis", group, version] => resources(&kinds, group, version),
             _ => None,
         };
-        found.map_or_else(respond::nowhere, |document| respond::json(200, &document))
+        match found {
+            Some(document) => respond::json(200, &document),
+            None if segments.first() == Some(&"api") => respond::failure(&respond::no_resource()),
+            None => respond::nowhere(),
+        }
     }
 }
 
@@ -72,6 +80,12 @@ pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
+/// What tells clients that the stored version has changed; computed as by the real server.
+fn storage_version_hash(gvk: &Gvk) -> String {
+    let digest = Sha256::digest(format!("{}/{}/{}", gvk.group, gvk.version, gvk.kind));
+    BASE64_STANDARD.encode(&digest[..8])
+}
+
 /// Versions by group, the preferred one first: stable before beta before alpha, higher before lower.
 fn groups(kinds: &Kinds) -> BTreeMap<String, Vec<String>> {
     let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -79,27 +93,9 @@ fn groups(kinds: &Kinds) -> BTreeMap<String, Vec<String>> {
         groups.entry(group).or_default().push(version);
     }
     for versions in groups.values_mut() {
-        versions.sort_by_key(|version| std::cmp::Reverse(rank(version)));
+        versions.sort_by_key(|version| std::cmp::Reverse(version_rank(version)));
     }
     groups
-}
-
-/// `v2` > `v1` > `v2beta1` > `v1beta2` > `v1alpha1` > anything else.
-fn rank(version: &str) -> (u8, u64, u64) {
-    let Some(rest) = version.strip_prefix('v') else { return (0, 0, 0) };
-    let split = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    let (major, suffix) = rest.split_at(split);
-    let number = |text: &str| text.parse::<u64>().unwrap_or(0);
-    let (stability, minor) = if suffix.is_empty() {
-        (3, 0)
-    } else if let Some(minor) = suffix.strip_prefix("beta") {
-        (2, number(minor))
-    } else if let Some(minor) = suffix.strip_prefix("alpha") {
-        (1, number(minor))
-    } else {
-        return (0, 0, 0);
-    };
-    (stability, number(major), minor)
 }
 
 fn group(name: &str, versions: &[String], alone: bool) -> Value {
@@ -133,9 +129,14 @@ fn legacy(resource: &Resource, version: &Version) -> Vec<Value> {
     let mut entry = json!({
         "name": resource.id.resource.as_ref(), "singularName": resource.singular, "namespaced": resource.namespaced,
         "kind": resource.kind, "verbs": verbs(resource),
-        "storageVersionHash": format!("{:016x}", fingerprint(resource.storage().gvk.to_string().as_bytes())),
+        "storageVersionHash": storage_version_hash(&resource.storage().gvk),
     });
     extend_names(&mut entry, resource);
+    if resource.is_answered()
+        && let Some(members) = entry.as_object_mut()
+    {
+        members.remove("storageVersionHash");
+    }
     let mut entries = vec![entry];
     let part = |name: &str, verbs: &[&str]| {
         json!({
@@ -154,11 +155,25 @@ fn legacy(resource: &Resource, version: &Version) -> Vec<Value> {
         (scale["group"], scale["version"], scale["kind"]) = ("autoscaling".into(), "v1".into(), "Scale".into());
         entries.push(scale);
     }
+    if has_tokens(resource) {
+        entries.push(json!({
+            "name": "serviceaccounts/token", "singularName": "", "namespaced": true, "group": "authentication.k8s.io",
+            "version": "v1", "kind": "TokenRequest", "verbs": ["create"],
+        }));
+    }
     entries
 }
 
-/// Namespaces alone are not deleted in collections.
+/// Whether tokens are issued for its objects.
+fn has_tokens(resource: &Resource) -> bool {
+    resource.id.group.is_empty() && &*resource.id.resource == "serviceaccounts"
+}
+
+/// What can be done with a resource. Namespaces alone are not deleted in collections.
 fn verbs(resource: &Resource) -> Vec<&'static str> {
+    if resource.is_answered() {
+        return vec!["create"];
+    }
     let all = if resource.is_custom() { CUSTOM_VERBS } else { BUILTIN_VERBS };
     all.into_iter().filter(|verb| *verb != "deletecollection" || resource.deletes_collections()).collect()
 }
@@ -214,6 +229,10 @@ fn aggregated_resource(resource: &Resource, version: &Version) -> Value {
         let scale = json!({"group": "autoscaling", "version": "v1", "kind": "Scale"});
         parts.push(json!({"subresource": "scale", "responseKind": scale, "verbs": STATUS_VERBS}));
     }
+    if has_tokens(resource) {
+        let kind = json!({"group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest"});
+        parts.push(json!({"subresource": "token", "responseKind": kind, "verbs": ["create"]}));
+    }
     if !parts.is_empty() {
         entry["subresources"] = parts.into();
     }
@@ -227,7 +246,7 @@ mod tests {
     #[test]
     fn versions_are_ranked_as_kubernetes_ranks_them() {
         let mut versions = vec!["v1alpha1", "foo", "v2beta1", "v1", "v10", "v1beta2", "v2"];
-        versions.sort_by_key(|version| std::cmp::Reverse(rank(version)));
+        versions.sort_by_key(|version| std::cmp::Reverse(version_rank(version)));
         assert_eq!(versions, ["v10", "v2", "v1", "v2beta1", "v1beta2", "v1alpha1", "foo"]);
     }
 }

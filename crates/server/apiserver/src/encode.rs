@@ -9,9 +9,16 @@ use serde_json::{Map, Value};
 use crate::beside::{Stored, beginning};
 use crate::kinds::{Resource, Version};
 
-/// The bytes to be stored but for their revision. They keep the version they were written in: only so is it known, when
-/// they are read in another one, that this one's schema has not seen them.
+/// The bytes to be stored but for their revision, in the storage version: what that one's schema does not know goes.
 pub(crate) fn draft(resource: &Resource, version: &Version, object: &Value) -> Draft {
+    let storage = resource.storage();
+    if resource.is_custom() && !version.storage {
+        let mut object = object.clone();
+        storage.schema.prune(&mut object);
+        storage.schema.default(&mut object);
+        let (bytes, at) = write(&object, &storage.gvk.api_version(), &storage.gvk.kind, None);
+        return Draft::new(bytes, at);
+    }
     let converted = resource.stored.as_ref().map(|stored| {
         let mut object = object.clone();
         convert_event(&mut object, stored);
@@ -82,15 +89,18 @@ fn push_member(out: &mut Vec<u8>, key: &str, value: &Value) {
     let _ = serde_json::to_writer(&mut *out, value);
 }
 
-/// A stored object as a tree in this version: what a stricter or looser schema makes of it.
+/// A stored object as a tree in this version: what the present schema of the storage version makes of it, without what
+/// this version does not know. Defaults are only the storage version's.
 pub(crate) fn tree(resource: &Resource, version: &Version, entry: &Stored) -> Result<Value, Status> {
     let mut value: Value = serde_json::from_slice(&entry.bytes).map_err(Status::internal)?;
     if resource.stored.is_some() {
         convert_event(&mut value, &version.gvk);
     } else if is_other(resource, version, entry) {
         value["apiVersion"] = version.gvk.api_version().into();
+        let storage = resource.storage();
+        storage.schema.prune(&mut value);
+        storage.schema.default(&mut value);
         version.schema.prune(&mut value);
-        version.schema.default(&mut value);
     }
     Ok(value)
 }

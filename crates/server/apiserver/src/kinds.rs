@@ -80,7 +80,12 @@ impl Resource {
         self.versions.iter().find(|version| version.storage).unwrap_or(&self.versions[0])
     }
 
-    fn from_builtin(builtin: &'static Builtin) -> Self {
+    /// Whether its objects are questions: answered, not kept.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.builtin.is_some_and(|builtin| builtin.answered)
+    }
+
+    pub(crate) fn from_builtin(builtin: &'static Builtin) -> Self {
         let version = Version {
             gvk: builtin.gvk.clone(),
             served: true,
@@ -148,6 +153,11 @@ impl Resource {
 /// The resource of definitions.
 pub(crate) fn definitions() -> GroupResource {
     GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions")
+}
+
+/// The resource of roles of the whole cluster.
+pub(crate) fn cluster_roles() -> GroupResource {
+    GroupResource::new("rbac.authorization.k8s.io", "clusterroles")
 }
 
 /// The resource of namespaces.

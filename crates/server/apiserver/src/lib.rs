@@ -1,8 +1,8 @@
 //! A Kubernetes API server over an embedded store.
 //!
 //! ```text
-//!   TLS listener (listen) ─► token (auth) ─┐
-//!   in process, without a socket ──────────┴─► Server: a tower Service
+//!   TLS listener (listen) ─► who (auth) ─┐
+//!   in process, without a socket ────────┴─► Server: a tower Service ─► may they (access)
 //!        route ─► discovery · openapi · version · health
 //!              └► one generic handler for every kind, driven by schema data (kinds)
 //!                    read · watch ◄── store ◄── write · delete
@@ -27,6 +27,7 @@
 //! It knows no Kubernetes client and no kind by name but those that own others (namespaces, definitions). Where it
 //! differs from the real server is listed in `docs/differences.md`.
 
+mod access;
 mod admission;
 mod auth;
 mod beside;
@@ -41,13 +42,16 @@ mod housekeeping;
 mod incoming;
 mod kinds;
 mod kubeconfig;
+mod limits;
 mod listen;
 mod openapi;
 mod owners;
 mod pki;
+mod protobuf;
 mod read;
 mod residents;
 mod respond;
+mod review;
 mod rules;
 mod scale;
 mod select;
@@ -58,11 +62,16 @@ mod terminating;
 mod watch;
 mod write;
 
+pub use access::Authorization;
 pub use admission::{Admission, Operation, Review, Verdict};
-pub use auth::Token;
+pub use auth::tokens::{TokenFile, TokenFileError};
+pub use auth::{Token, User};
+pub use concert_store as store;
 pub use concert_store::{Durability, OpenError, Options, Window};
 pub use kubeconfig::Kubeconfig;
-pub use listen::{ListenError, Listener};
-pub use pki::{Pki, PkiError};
+pub use limits::Limits;
+pub use listen::{ConnectionLimits, ListenError, Listener};
+pub use pki::{ClientCertificate, Pki, PkiError, ServingError};
 pub use respond::Body;
 pub use server::{Server, StartError};
+pub use target::BACKUP_PATH;

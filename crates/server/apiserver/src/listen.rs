@@ -1,35 +1,86 @@
 //! The TLS listener, with limits on everything a peer can ask for.
 
-use std::convert::Infallible;
+mod connection;
+mod pulse;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::Token;
+use crate::access::Identity;
 use crate::pki::{Pki, PkiError};
-use crate::respond;
 use crate::server::Server;
 
-/// Connections at once; further ones wait.
-const CONNECTIONS: usize = 1000;
-const HANDSHAKE: Duration = Duration::from_secs(10);
-const HEADERS: Duration = Duration::from_secs(30);
-const HEADER_BYTES: u32 = 16 << 10;
-/// client-go puts all its watches on one connection.
-const STREAMS: u32 = 1000;
 /// How long requests may take to end once the server stops.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// What a peer may ask of the listener. The defaults are meant for everybody; stricter ones are possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// Connections at once; further ones wait to be accepted.
+    pub connections: usize,
+    /// For the TLS handshake.
+    pub handshake: Duration,
+    /// For the headers of an HTTP/1 request, counted from the end of the last one.
+    pub headers: Duration,
+    /// Bytes of the headers of a request.
+    pub header_bytes: u32,
+    /// Headers of an HTTP/1 request.
+    pub header_count: usize,
+    /// HTTP/2 requests at once on one connection: client-go puts all its watches on one.
+    pub streams: u32,
+    /// Requests that were taken back before they were looked at.
+    pub pending_resets: usize,
+    /// Requests that we took back because they were wrong.
+    pub error_resets: usize,
+    /// Bytes of an HTTP/2 answer that wait for a slow reader.
+    pub send_buffer: usize,
+    /// How often an HTTP/2 peer is asked whether it is there, and how long it may take to say so.
+    pub ping: Duration,
+    /// Without a request.
+    pub idle: Duration,
+    /// How long a reader may stand still.
+    pub stall: Duration,
+    /// After this time, give or take a tenth, the peer is asked to connect anew.
+    pub age: Duration,
+    /// How long a connection that was told to end may take.
+    pub grace: Duration,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self {
+            connections: 1000,
+            handshake: Duration::from_secs(10),
+            headers: Duration::from_secs(30),
+            header_bytes: 16 << 10,
+            header_count: 100,
+            streams: 1000,
+            pending_resets: 20,
+            error_resets: 1024,
+            send_buffer: 128 << 10,
+            ping: Duration::from_secs(30),
+            idle: Duration::from_secs(2 * 60),
+            stall: Duration::from_secs(60),
+            age: Duration::from_secs(30 * 60),
+            // A watch may live for an hour, and ends by itself.
+            grace: Duration::from_secs(5 * 60),
+        }
+    }
+}
+
+impl ConnectionLimits {
+    /// How often a connection looks at its limits.
+    fn tick(&self) -> Duration {
+        [self.idle, self.stall, self.age, self.grace].into_iter().min().unwrap_or(self.idle) / 4
+    }
+}
 
 /// Why nothing listens.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +103,8 @@ pub struct Listener {
     tcp: TcpListener,
     address: SocketAddr,
     tls: TlsAcceptor,
-    token: Token,
+    identity: Arc<Identity>,
+    limits: ConnectionLimits,
 }
 
 impl Listener {
@@ -65,7 +117,14 @@ impl Listener {
         let tcp = TcpListener::bind(address).await.map_err(failed)?;
         let bound = tcp.local_addr().map_err(failed)?;
         let tls = TlsAcceptor::from(pki.server_config(bound.ip())?);
-        Ok(Self { tcp, address: bound, tls, token: pki.token().clone() })
+        let identity = Arc::new(pki.identity()?);
+        Ok(Self { tcp, address: bound, tls, identity, limits: ConnectionLimits::default() })
+    }
+
+    /// With other limits.
+    #[must_use]
+    pub fn with_limits(self, limits: ConnectionLimits) -> Self {
+        Self { limits, ..self }
     }
 
     /// The URL it listens on.
@@ -80,10 +139,13 @@ impl Listener {
 
     /// Serves until `stop`; then ends watches, lets requests finish, and closes.
     pub async fn serve(self, server: Server, stop: CancellationToken) {
-        let permits = Arc::new(Semaphore::new(CONNECTIONS));
-        let graceful = GracefulShutdown::new();
+        server.know(Arc::clone(&self.identity));
+        let permits = Arc::new(Semaphore::new(self.limits.connections));
         let mut connections = JoinSet::new();
         loop {
+            if permits.available_permits() == 0 {
+                tracing::warn!(limit = self.limits.connections, "too many connections: further ones wait");
+            }
             let permit = tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
@@ -91,13 +153,18 @@ impl Listener {
             };
             let (Ok(permit), Some(stream)) = (permit, self.accept(&stop).await) else { break };
             while connections.try_join_next().is_some() {}
-            let (tls, token, server) = (self.tls.clone(), self.token.clone(), server.clone());
-            let watcher = graceful.watcher();
-            connections.spawn(connection(stream, permit, tls, token, server, watcher));
+            let context = connection::Context {
+                tls: self.tls.clone(),
+                server: server.clone(),
+                limits: self.limits,
+                stop: stop.clone(),
+                permit,
+            };
+            connections.spawn(connection::serve(stream, context));
         }
         server.stop_watches();
-        let ended = tokio::time::timeout(GRACE, graceful.shutdown()).await;
-        if ended.is_err() {
+        let all = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(GRACE, all).await.is_err() {
             tracing::warn!("some connections did not end in time");
         }
         connections.shutdown().await;
@@ -122,38 +189,5 @@ impl Listener {
                 }
             }
         }
-    }
-}
-
-async fn connection(
-    stream: TcpStream,
-    _permit: OwnedSemaphorePermit,
-    tls: TlsAcceptor,
-    token: Token,
-    server: Server,
-    watcher: hyper_util::server::graceful::Watcher,
-) {
-    let stream = match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
-        Err(_) => return tracing::debug!("a TLS handshake took too long"),
-    };
-    let service = service_fn(move |request: http::Request<Incoming>| {
-        let (token, server) = (token.clone(), server.clone());
-        async move {
-            // Before anything of the body is read.
-            let answer = match token.check(request.headers()) {
-                Ok(()) => server.answer(request).await,
-                Err(status) => respond::failure(&status),
-            };
-            Ok::<_, Infallible>(answer)
-        }
-    });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS).max_header_list_size(HEADER_BYTES);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
-    if let Err(error) = watcher.watch(connection.into_owned()).await {
-        tracing::debug!(%error, "a connection ended early");
     }
 }

@@ -190,6 +190,10 @@ fn add_paths(paths: &mut Map<String, Value>, document: &str, resource: &Resource
         operation
     };
     let object = json!({"$ref": schema});
+    if resource.is_answered() {
+        paths.insert(collection, json!({"post": with_body("post", "application/json", object)}));
+        return;
+    }
     paths.insert(
         collection.clone(),
         json!({

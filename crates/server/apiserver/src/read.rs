@@ -106,7 +106,7 @@ impl Server {
                 last = Some(key.clone());
             }
         }
-        let rest = if entries.len() == limit { objects.count() } else { 0 };
+        let rest = if entries.len() == limit && !selection.is_single() { objects.count() } else { 0 };
         let revision = snapshot.revision();
         let continue_token = match last {
             Some(last) if rest > 0 => token::write(Some(revision), &last),
@@ -172,6 +172,8 @@ impl Server {
             return table::table(target, query, &objects, &page.metadata(), self.now());
         }
         let items: Vec<Value> = objects.iter().map(table::metadata_only).collect();
+        // No list, where the real server has none.
+        let items = if items.is_empty() { Value::Null } else { items.into() };
         Ok(json!({
             "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
             "metadata": page.metadata(), "items": items,

@@ -82,6 +82,12 @@ pub(crate) fn stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Resp
     respond(200, "application/json", StreamBody::new(frames).boxed_unsync())
 }
 
+/// An answer that is no document but a file.
+pub(crate) fn download(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Response<Body> {
+    let frames = futures::stream::iter(pieces.map(|piece| Ok::<_, Infallible>(Frame::data(piece))));
+    respond(200, "application/octet-stream", StreamBody::new(frames).boxed_unsync())
+}
+
 /// A plain-text answer.
 pub(crate) fn text(code: u16, text: impl Into<Bytes>) -> Response<Body> {
     respond(code, "text/plain; charset=utf-8", Full::new(text.into()).boxed_unsync())
@@ -92,6 +98,12 @@ pub(crate) fn nowhere() -> Response<Body> {
     text(404, "404 page not found\n")
 }
 
+/// What the real server says below a built-in group where nothing is.
+pub(crate) fn no_resource() -> Status {
+    let status = Status::failure(404, "NotFound", "the server could not find the requested resource");
+    status.with(concert_api::Details::default())
+}
+
 /// A failure.
 pub(crate) fn failure(status: &Status) -> Response<Body> {
     let mut response = json(status.code, &status.to_json());
@@ -100,6 +112,13 @@ pub(crate) fn failure(status: &Status) -> Response<Body> {
         response.headers_mut().insert(header::RETRY_AFTER, after.into());
     }
     response
+}
+
+/// Gives the answer a name of its own, as in the real server's audit log.
+pub(crate) fn identify(response: &mut Response<Body>, id: &str) {
+    if let Ok(value) = HeaderValue::from_str(id) {
+        response.headers_mut().insert("audit-id", value);
+    }
 }
 
 /// Adds `Warning` headers.

@@ -65,7 +65,7 @@ impl Selection {
         }
         Ok(Self {
             namespace: target.namespace.clone(),
-            name: target.name.clone(),
+            name: target.name.clone().or_else(|| query.fields.required("metadata.name").map(str::to_owned)),
             labels: query.labels.clone(),
             fields: query.fields.clone(),
             paths,
@@ -75,6 +75,11 @@ impl Selection {
     /// Whether anything but the namespace narrows it.
     pub(crate) fn is_narrowed(&self) -> bool {
         self.name.is_some() || !self.labels.is_empty() || !self.fields.is_empty()
+    }
+
+    /// Whether it is about one object at most.
+    pub(crate) fn is_single(&self) -> bool {
+        self.name.is_some() && self.namespace.is_some()
     }
 
     pub(crate) fn matches(&self, key: &ObjectKey, entry: &Stored) -> bool {

@@ -7,32 +7,39 @@ use std::path::Path as FilePath;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use concert_api::{Details, Gvk, ObjectKey, Status, decode};
 use concert_store::{OpenError, Options, Store, Window};
 use concert_world::World;
+use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::access::Access;
 use crate::admission::{Admission, Hooks};
+use crate::auth::User;
 use crate::beside::Parsed;
 use crate::body::{Media, content_type, unsupported_media};
 use crate::delete::{DeleteOptions, Deleted, json_type};
 use crate::housekeeping::Housekeeping;
 use crate::kinds::{Kinds, Registry};
 use crate::openapi;
+use crate::protobuf;
 use crate::read::Page;
 use crate::respond::{self, Body, Form};
 use crate::scale;
-use crate::target::{Part, Path, Query, Route, Target, route};
+use crate::target::{Part, Query, Route, Target, route};
 use crate::write::{Change, Written};
 
 /// Larger request bodies are refused, as by the real server.
 const BODY_LIMIT: usize = 3 << 20;
+/// A body that takes longer than any request may.
+const BODY_TIME: Duration = Duration::from_secs(60);
 /// The Kubernetes version whose API this is.
 const VERSION: (&str, &str, &str) = ("1", "37", "v1.37.1");
 /// Namespaces that are always there.
@@ -53,7 +60,7 @@ pub enum StartError {
 }
 
 /// A Kubernetes API server. Cheap to clone; clones are the same server. It is a tower `Service`: requests that reach
-/// it are taken to be authenticated.
+/// it are taken to be authenticated: as the [`User`](crate::User) in their extensions, or as this process itself.
 #[derive(Clone)]
 pub struct Server(Arc<Inner>);
 
@@ -61,6 +68,7 @@ struct Inner {
     store: Store<Parsed>,
     registry: Registry,
     world: World,
+    access: Access,
     stop: watch::Sender<bool>,
     /// Work that outlives the request that began it.
     background: Mutex<JoinSet<()>>,
@@ -71,10 +79,11 @@ struct Inner {
 }
 
 impl Inner {
-    fn new(store: Store<Parsed>, registry: Registry, world: World, hooks: Hooks) -> Self {
+    fn new(store: Store<Parsed>, registry: Registry, access: Access, world: World, hooks: Hooks) -> Self {
         Self {
             store,
             registry,
+            access,
             world,
             stop: watch::Sender::new(false),
             background: Mutex::default(),
@@ -139,7 +148,8 @@ impl Server {
     async fn on(store: Store<Parsed>, world: World, hooks: Vec<Arc<dyn Admission>>) -> Result<Self, StartError> {
         let registry = Registry::default();
         registry.refresh(&store.snapshot());
-        let server = Self(Arc::new(Inner::new(store, registry, world, Hooks(hooks.into()))));
+        let inner = Inner::new(store, registry, Access::default(), world, Hooks(hooks.into()));
+        let server = Self(Arc::new(inner));
         server.prepare().await.map_err(|status| StartError::Prepare(status.message))?;
         server.sweep();
         server.keep_house();
@@ -170,7 +180,7 @@ impl Server {
     pub fn fork(&self, world: World) -> Self {
         let store = self.0.store.fork(&world, Window::default());
         let registry = self.0.registry.fork();
-        let mut inner = Inner::new(store, registry, world, self.0.hooks.clone());
+        let mut inner = Inner::new(store, registry, self.0.access.fork(), world, self.0.hooks.clone());
         inner.housekeeping = self.0.housekeeping.fork();
         inner.certificate = self.0.certificate.clone();
         Self(Arc::new(inner))
@@ -210,6 +220,12 @@ impl Server {
         self.0.store.failed().await
     }
 
+    /// Why the disk failed, if it did.
+    #[must_use]
+    pub fn failure(&self) -> Option<Arc<str>> {
+        self.0.store.failure()
+    }
+
     /// Carries on with `work` even if the returned future, which waits for its end, is dropped.
     pub(crate) fn in_background(&self, work: Work) -> impl Future<Output = ()> + use<> {
         let (done, ended) = tokio::sync::oneshot::channel();
@@ -245,6 +261,10 @@ impl Server {
         &self.0.store
     }
 
+    pub(crate) fn access(&self) -> &Access {
+        &self.0.access
+    }
+
     pub(crate) fn world(&self) -> &World {
         &self.0.world
     }
@@ -268,6 +288,23 @@ impl Server {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (parts, body) = request.into_parts();
+        let mut response = match self.admit(&parts) {
+            Ok(mut admitted) => {
+                let caller = admitted.caller.take();
+                admitted.holds(self.answer_admitted(parts, caller, body).await)
+            }
+            Err(refusal) => *refusal,
+        };
+        respond::identify(&mut response, &self.world().random.uuid());
+        response
+    }
+
+    /// Answers a request that was let in.
+    async fn answer_admitted<B>(&self, mut parts: Parts, caller: Option<Arc<User>>, body: B) -> Response<Body>
+    where
+        B: http_body::Body<Data: Send> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         let Some(route) = route(parts.uri.path()) else { return respond::nowhere() };
         let form = match respond::negotiate(&parts.headers) {
             Ok(form) => form,
@@ -279,14 +316,21 @@ impl Server {
             Route::Version => respond::json(200, &version()),
             Route::OpenApiV2 => openapi::version_two(&parts.headers),
             Route::Health => respond::text(200, "ok"),
+            Route::Backup if parts.method == Method::GET => respond::download(self.0.store.backup()),
+            Route::Backup => respond::failure(&Status::method_not_allowed()),
             Route::Discovery(segments) => self.discovery(&segments, form),
             Route::OpenApi(document) => self.openapi(document),
             Route::Resource(path) => {
+                if let Some(account) = path.token_of() {
+                    return self.answer_token(&account, parts, caller, body).await;
+                }
                 let found = Target::find(&self.kinds(), &path).or_else(|| Target::find(&self.refresh_kinds(), &path));
-                let Some(target) = found else { return self.no_such_part(path) };
+                let Some(target) = found else { return self.no_resource(&path) };
                 let answer = async {
                     let query = Query::parse(&parts.method, parts.uri.query().unwrap_or_default())?;
+                    let query = Query { caller, ..query };
                     let body = read_body(body).await?;
+                    let body = protobuf::translated(&mut parts.headers, &target, body)?;
                     self.resource(&parts.method, &parts.headers, &target, &query, form, &body).await
                 };
                 let mut response = answer.await.unwrap_or_else(|status| respond::failure(&status));
@@ -298,19 +342,49 @@ impl Server {
         }
     }
 
-    /// A path that leads to no part of an object: whether it leads to an object at all decides the words.
-    fn no_such_part(&self, mut path: Path<'_>) -> Response<Body> {
-        path.subresource = None;
-        match (Target::find(&self.kinds(), &path), path.name) {
-            (Some(target), Some(name)) if target.resource.is_custom() => {
-                respond::failure(&Status::not_found(&target.resource.id, &name))
-            }
-            (Some(_), Some(_)) => {
-                let message = "the server could not find the requested resource";
-                respond::failure(&Status::failure(404, "NotFound", message).with(Details::default()))
-            }
-            (Some(_) | None, _) => respond::nowhere(),
+    /// The answer where a path leads to no resource: of a built-in group that nothing is found, of a custom resource
+    /// that the object is not there, and else nothing at all.
+    fn no_resource(&self, path: &crate::target::Path<'_>) -> Response<Body> {
+        let kinds = self.kinds();
+        let mut same_group = kinds.iter().filter(|one| *one.id.group == *path.group).peekable();
+        if same_group.peek().is_some_and(|one| !one.is_custom()) {
+            return respond::failure(&respond::no_resource());
         }
+        match (kinds.get(path.group, path.resource), &path.name) {
+            (Some(resource), Some(name)) if path.subresource.is_some() && resource.version(path.version).is_some() => {
+                respond::failure(&Status::not_found(&resource.id, name))
+            }
+            _ => respond::nowhere(),
+        }
+    }
+
+    /// Answers a request for a token of a service account.
+    async fn answer_token<B>(
+        &self,
+        account: &ObjectKey,
+        mut parts: Parts,
+        caller: Option<Arc<User>>,
+        body: B,
+    ) -> Response<Body>
+    where
+        B: http_body::Body<Data: Send> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let answer = async {
+            let query = Query::parse(&parts.method, parts.uri.query().unwrap_or_default())?;
+            let query = Query { caller, ..query };
+            if parts.method != Method::POST {
+                return Err(Status::method_not_allowed());
+            }
+            let body = read_body(body).await?;
+            let expected = ("authentication.k8s.io/v1", "TokenRequest");
+            let body = protobuf::json(&mut parts.headers, expected, body)?;
+            let written = self.request_token(account, &query, Media::of(&parts.headers)?, &body)?;
+            let mut response = respond::bytes(written.code, written.object);
+            respond::warn(&mut response, &written.warnings);
+            Ok(response)
+        };
+        answer.await.unwrap_or_else(|status| respond::failure(&status))
     }
 
     async fn resource(
@@ -325,6 +399,16 @@ impl Server {
         if method != Method::GET {
             // A fork's begins with its first write.
             self.keep_house();
+        }
+        if target.resource.is_answered() {
+            return match (method, &target.name) {
+                (_, Some(_)) => Err(Status::no_such_resource()),
+                (&Method::POST, None) => {
+                    let written = self.review(target, query, Media::of(headers)?, body)?;
+                    self.written(target, query, form, written)
+                }
+                _ => Err(Status::method_not_allowed()),
+            };
         }
         let media = || Media::of(headers);
         match (method, target.name.is_some()) {
@@ -464,7 +548,11 @@ where
     B: http_body::Body<Data: Send> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    match Limited::new(body, BODY_LIMIT).collect().await {
+    let Ok(read) = tokio::time::timeout(BODY_TIME, Limited::new(body, BODY_LIMIT).collect()).await else {
+        let message = format!("Timeout: the request body did not arrive within {} seconds", BODY_TIME.as_secs());
+        return Err(Status::failure(504, "Timeout", message));
+    };
+    match read {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(Status::too_large(BODY_LIMIT)),
         Err(error) => Err(Status::bad_request(format!("cannot read the request body: {error}"))),

@@ -8,8 +8,11 @@ use concert_store::Key;
 use http::Method;
 use serde_json::Value;
 
+use crate::auth::User;
 use crate::kinds::{Kinds, Resource, Version};
 
+/// Where the whole store can be had as one file, while the server runs.
+pub const BACKUP_PATH: &str = "/concert/backup";
 /// Longer names of field managers are refused.
 const MANAGER_MAX: usize = 128;
 
@@ -26,6 +29,8 @@ pub(crate) enum Route<'a> {
     Version,
     /// `/healthz`, `/livez`, `/readyz`.
     Health,
+    /// [`BACKUP_PATH`].
+    Backup,
     /// A resource, a namespace's resources, or one object.
     Resource(Path<'a>),
 }
@@ -41,11 +46,22 @@ pub(crate) struct Path<'a> {
     pub(crate) subresource: Option<&'a str>,
 }
 
+impl Path<'_> {
+    /// The service account whose token is asked for.
+    pub(crate) fn token_of(&self) -> Option<ObjectKey> {
+        let is_token = (self.group, self.version, self.resource) == ("", "v1", "serviceaccounts")
+            && self.subresource == Some("token");
+        let (namespace, name) = (self.namespace.as_deref()?, self.name.as_deref()?);
+        is_token.then(|| ObjectKey::new(namespace, name))
+    }
+}
+
 /// Reads a path; `None` leads nowhere.
 pub(crate) fn route(path: &str) -> Option<Route<'_>> {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     match segments.as_slice() {
         ["version"] => Some(Route::Version),
+        ["concert", "backup"] => Some(Route::Backup),
         ["healthz" | "livez" | "readyz", ..] => Some(Route::Health),
         ["openapi", "v2"] => Some(Route::OpenApiV2),
         ["openapi", "v3"] => Some(Route::OpenApi(None)),
@@ -196,9 +212,11 @@ pub(crate) enum FieldValidation {
     Strict,
 }
 
-/// The query of a request.
+/// The query of a request, and who asks.
 #[derive(Debug, Default)]
 pub(crate) struct Query {
+    /// `None`: this process itself.
+    pub(crate) caller: Option<Arc<User>>,
     pub(crate) labels: LabelSelector,
     pub(crate) fields: FieldSelector,
     pub(crate) watch: bool,
@@ -225,7 +243,13 @@ impl Query {
         let is_true = |value: &str| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0");
         let mut parsed = Self::default();
         let mut dry_run: Vec<String> = Vec::new();
+        let mut seen = Vec::new();
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+            // The first of several counts, but for the one that is a list.
+            if key != "dryRun" && seen.contains(&key) {
+                continue;
+            }
+            seen.push(key.clone());
             match &*key {
                 "labelSelector" => parsed.labels = LabelSelector::parse(&value).map_err(|error| bad(&error))?,
                 "fieldSelector" => parsed.fields = FieldSelector::parse(&value).map_err(|error| bad(&error))?,

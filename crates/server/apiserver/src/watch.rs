@@ -214,12 +214,33 @@ impl Watcher {
             EventKind::Put => "MODIFIED",
             EventKind::Delete => "DELETED",
         };
-        let frame = if kind == natural && self.form == Form::Object && self.is_storage_version() {
-            event.encoded(|event| self.frame(natural, &event.new))
-        } else {
-            self.frame(kind, &event.new)
+        // What goes is shown as it was before, at the revision of its going; deletions say that themselves, but for
+        // one that took the last finalizer away.
+        let was_held = event.kind == EventKind::Delete && before.is_some_and(|old| is_deleting(old));
+        let frame = match before {
+            Some(old) if kind == "DELETED" && (kind != natural || was_held) => self.gone(old, event.revision),
+            _ if kind == natural && self.form == Form::Object && self.is_storage_version() => {
+                event.encoded(|event| self.frame(natural, &event.new))
+            }
+            _ => self.frame(kind, &event.new),
         };
         piece.extend_from_slice(&frame);
+    }
+
+    /// The line of an object that goes, as it was.
+    fn gone(&mut self, old: &Stored, revision: u64) -> Bytes {
+        let object = self.last_seen(old, &revision.to_string());
+        Self::event("DELETED", object)
+    }
+
+    fn last_seen(&mut self, old: &Stored, revision: &str) -> Result<Bytes, Status> {
+        let mut object = encode::tree(&self.target.resource, self.target.version(), old)?;
+        concert_api::meta::set_text(&mut object, "resourceVersion", revision);
+        Ok(match self.form {
+            Form::Object | Form::AggregatedDiscovery(_) => encode::finished(self.target.version(), &object, revision),
+            Form::Metadata => crate::table::metadata_only(&object).to_string().into(),
+            Form::Table => self.table(object, revision)?.to_string().into(),
+        })
     }
 
     fn is_storage_version(&self) -> bool {
@@ -228,7 +249,12 @@ impl Watcher {
 
     /// One line: the event and the object in the form the client wants.
     fn frame(&mut self, kind: &str, entry: &Stored) -> Bytes {
-        match self.shaped(entry) {
+        let object = self.shaped(entry);
+        Self::event(kind, object)
+    }
+
+    fn event(kind: &str, object: Result<Bytes, Status>) -> Bytes {
+        match object {
             Ok(object) => {
                 let mut frame = BytesMut::with_capacity(object.len() + 40);
                 frame.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
@@ -277,6 +303,10 @@ impl Watcher {
             Form::Object | Form::AggregatedDiscovery(_) => object,
         }
     }
+}
+
+fn is_deleting(entry: &Stored) -> bool {
+    entry.beside.object.as_ref().is_some_and(concert_api::Object::is_deleting)
 }
 
 fn line(kind: &str, object: &Value) -> Bytes {

@@ -74,6 +74,7 @@ impl Server {
         let Incoming { value: mut sent, mut warnings } = incoming::read(target, media, body, query.field_validation)?;
         warnings.extend(owners::deduplicate(&mut sent, Stage::Sent));
         warnings.extend(owners::finalizer_warnings(target, &sent, None));
+        self.check_escalation(target, query, &sent, None)?;
         for attempt in 1.. {
             let mut object = sent.clone();
             rules::prepare_new(target, &mut object, self.now(), &self.world().random)?;
@@ -82,7 +83,7 @@ impl Server {
             let review = Review::of(Operation::Create, target, &name, None, query.dry_run);
             warnings.extend(self.mutate(target, &review, &mut object).await?);
             self.prepare_created(target, &mut object)?;
-            warnings.extend(self.admit(&review, &object).await?);
+            warnings.extend(self.consult(&review, &object).await?);
             if query.dry_run {
                 let object = encode::finished(target.version(), &object, "");
                 return Ok(Written { code: 201, object, warnings });
@@ -105,7 +106,7 @@ impl Server {
                         return Err(no_free_name(target, &name));
                     }
                 }
-                Err(error) => return Err(Status::internal(error)),
+                Err(error) => return Err(refused(&error)),
             }
         }
         Err(Status::internal("no name was free"))
@@ -176,7 +177,7 @@ impl Server {
                 }
                 Err(WriteError::Conflict { .. }) if update.conditional => break,
                 Err(WriteError::Conflict { .. }) => {}
-                Err(error) => return Err(Status::internal(error)),
+                Err(error) => return Err(refused(&error)),
             }
         }
         Err(Status::conflict(&target.resource.id, &name))
@@ -199,6 +200,7 @@ impl Server {
         warnings.extend(owners::deduplicate(&mut sent, stage));
         warnings.extend(owners::finalizer_warnings(target, &sent, Some(old)));
         rules::check_name(target, &sent)?;
+        self.check_escalation(target, query, &sent, Some(old))?;
         check_uid(target, &sent, old, change)?;
         let conditional = check_revision(target, &sent, entry, change)?;
         let mut object = merged(target, &sent, old);
@@ -222,7 +224,7 @@ impl Server {
         if target.resource.id == kinds::definitions() && target.part != Part::Status {
             self.establish(&mut object, Some(old));
         }
-        warnings.extend(self.admit(&review, &object).await?);
+        warnings.extend(self.consult(&review, &object).await?);
         Ok(Update { object, warnings, conditional })
     }
 
@@ -263,13 +265,14 @@ impl Server {
         Ok(guards)
     }
 
-    /// Writes, and renews the kinds if a definition was written.
+    /// Writes, and renews what is made from what was written: kinds from definitions, roles from roles.
     pub(crate) async fn write(&self, write: Write) -> Result<Arc<Stored>, WriteError> {
-        let is_definition = write.key.resource == kinds::definitions();
+        let resource = write.key.resource.clone();
         let written = self.store().write(write).await;
-        if is_definition {
+        if resource == kinds::definitions() {
             self.refresh_kinds();
         }
+        self.after_role_write(&resource);
         written
     }
 
@@ -449,4 +452,12 @@ fn refuse_invalid(target: &Target, object: &Value, errors: &FieldErrors) -> Resu
 pub(crate) fn is_released(resource: &Resource, object: &Value) -> bool {
     let spec_finalizers = object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
     meta::finalizers(object).is_empty() && !(resource.id == kinds::namespaces() && spec_finalizers)
+}
+
+/// A write that the store did not take.
+pub(crate) fn refused(error: &WriteError) -> Status {
+    match error {
+        WriteError::OverQuota { .. } => Status::failure(507, "InsufficientStorage", error.to_string()),
+        WriteError::Conflict { .. } | WriteError::Failed(_) | WriteError::Closed => Status::internal(error),
+    }
 }

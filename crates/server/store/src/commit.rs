@@ -11,14 +11,14 @@ use tokio::sync::oneshot;
 use crate::disk::{Disk, DiskError};
 use crate::history::{Event, EventKind};
 use crate::state::{Beside, Entry, Snapshot};
-use crate::{Expect, Op, Published, Window, Write, WriteError};
+use crate::{Expect, Key, Limits, Op, Published, Write, WriteError};
 
 /// Writes in one commit at most: bounds the latency that a write adds to those before it.
 const MAX_BATCH: usize = 512;
-/// Events leave the window in batches of this size, so that most commits touch one table only.
-const CHECKPOINT_BATCH: usize = 256;
 /// Writers that may wait for the committer; more of them wait for a place.
 const QUEUE: usize = 4096;
+/// Over quota, an object may still grow by this much with each write.
+const SMALL_CHANGE: u64 = 1024;
 /// With nobody writing, the committer looks after the window and the interval this often.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -28,7 +28,7 @@ pub(crate) struct Committer<B: Beside> {
     disk: Option<Disk>,
     published: Arc<Published<B>>,
     clock: Clock,
-    window: Window,
+    limits: Limits,
     failure: Option<Arc<str>>,
 }
 
@@ -40,9 +40,9 @@ impl<B: Beside> Committer<B> {
         disk: Option<Disk>,
         published: Arc<Published<B>>,
         clock: Clock,
-        window: Window,
+        limits: Limits,
     ) -> Self {
-        Self { head, disk, published, clock, window, failure: None }
+        Self { head, disk, published, clock, limits, failure: None }
     }
 
     /// Decides all writes in order, commits those that were accepted, and gives back the answers.
@@ -117,6 +117,9 @@ impl<B: Beside> Committer<B> {
             Op::Delete(draft) => (draft, EventKind::Delete),
         };
         let bytes = draft.finish(revision);
+        if kind == EventKind::Put {
+            self.check_quota(&key, old.as_deref(), bytes.len() as u64)?;
+        }
         let beside = B::of(&key, &bytes);
         let new = Arc::new(Entry { revision, bytes, beside });
         match kind {
@@ -125,6 +128,18 @@ impl<B: Beside> Committer<B> {
         }
         self.head.set_revision(revision);
         Ok(Event::new(key, kind, old, new, self.clock.now()))
+    }
+
+    /// Over quota nothing new is taken. What exists can still be changed a little: a deletion that has to wait for
+    /// somebody begins with a mark and goes on with others.
+    fn check_quota(&self, key: &Key, old: Option<&Entry<B>>, length: u64) -> Result<(), WriteError> {
+        let (Some(quota), used) = (self.limits.quota, self.head.bytes()) else { return Ok(()) };
+        let before = old.map(|old| old.bytes.len() as u64);
+        let is_small = before.is_some_and(|before| length <= before + SMALL_CHANGE);
+        if is_small || used + length - before.unwrap_or_default() <= quota {
+            return Ok(());
+        }
+        Err(WriteError::OverQuota { key: key.clone(), used, quota })
     }
 
     /// Appends the events to the disk's history and moves what left the window into its checkpoint.
@@ -142,8 +157,7 @@ impl<B: Beside> Committer<B> {
 
     fn leaving(&self) -> Vec<Arc<Event<B>>> {
         let view = self.published.read();
-        let count = view.history.leaving(self.window, self.clock.now());
-        let count = if count < CHECKPOINT_BATCH { 0 } else { count.min(4 * CHECKPOINT_BATCH) };
+        let count = view.history.leaving(self.limits.window, self.clock.now());
         view.history.oldest(count).cloned().collect()
     }
 
@@ -194,7 +208,14 @@ pub(crate) struct Line<B> {
 impl<B: Beside> Driver<B> {
     pub(crate) fn thread(committer: Committer<B>) -> std::io::Result<Self> {
         let (writes, waiting) = mpsc::sync_channel(QUEUE);
-        let run = move || run(committer, &waiting);
+        let published = Arc::clone(&committer.published);
+        let run = move || {
+            // The disk is fenced; should anything else panic, the process has to know that nobody commits any more.
+            let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(committer, &waiting)));
+            if ended.is_err() {
+                published.failure.send_replace(Some("its thread panicked; this is a bug in concert".into()));
+            }
+        };
         let thread = std::thread::Builder::new().name("concert-store".into()).spawn(run)?;
         Ok(Self::Thread(Mutex::new(Some(Line { writes, thread }))))
     }

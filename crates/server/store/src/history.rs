@@ -9,6 +9,11 @@ use bytes::Bytes;
 use crate::state::{Entry, Snapshot};
 use crate::{Key, RevisionError, Window};
 
+/// Events leave the window in batches of at least this size.
+const BATCH: usize = 256;
+/// And at most this size: it bounds how long the writes in the same commit wait.
+const LARGEST_BATCH: usize = 4 * BATCH;
+
 /// Whether an event stored or removed an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
@@ -81,24 +86,34 @@ impl<B> History<B> {
         self.floor
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.events.len()
+    }
+
     pub(crate) fn push(&mut self, event: Arc<Event<B>>) {
         debug_assert!(self.events.back().is_none_or(|last| last.revision < event.revision));
         self.weight += event.weight();
         Arc::make_mut(&mut self.events).push_back(event);
     }
 
-    /// How many of the oldest events no longer belong into the window.
+    /// How many of the oldest events leave the window now. They leave in batches, so that most commits touch one table
+    /// only; but a few large ones do not wait until they are many.
     pub(crate) fn leaving(&self, window: Window, now: SystemTime) -> usize {
         let mut weight = self.weight;
         let old = |event: &Event<B>| now.duration_since(event.at).is_ok_and(|age| age > window.age);
-        self.events
-            .iter()
-            .take_while(|event| {
-                let leaves = weight > window.bytes || old(event);
-                weight -= event.weight();
-                leaves
-            })
-            .count()
+        let outside = self.events.iter().take(LARGEST_BATCH).take_while(|event| {
+            let leaves = weight > window.bytes || old(event);
+            weight -= event.weight();
+            leaves
+        });
+        let count = outside.count();
+        if count >= BATCH || self.weight > window.bytes + window.bytes / 8 { count } else { 0 }
+    }
+
+    /// Says that nothing before `floor` can be read, although nothing was written there.
+    pub(crate) fn raise_floor(&mut self, floor: u64) {
+        debug_assert!(self.events.is_empty() && floor >= self.floor);
+        self.floor = floor;
     }
 
     pub(crate) fn oldest(&self, count: usize) -> impl Iterator<Item = &Arc<Event<B>>> {
@@ -126,16 +141,16 @@ impl<B> History<B> {
         let from = self.events.partition_point(|event| event.revision <= revision);
         self.events.range(from..).take(limit).cloned().collect()
     }
+}
 
-    /// The state as it was at `revision`, by undoing what came after it.
-    pub(crate) fn undo(&self, mut state: Snapshot<B>, revision: u64) -> Snapshot<B> {
-        for event in self.events.iter().rev().take_while(|event| event.revision > revision) {
-            match &event.old {
-                Some(old) => state.put(&event.key, Arc::clone(old)),
-                None => state.remove(&event.key),
-            }
+/// The state as it was at `revision`, by undoing the events that came after it.
+pub(crate) fn undo<B>(mut state: Snapshot<B>, revision: u64, after: &[Arc<Event<B>>]) -> Snapshot<B> {
+    for event in after.iter().rev() {
+        match &event.old {
+            Some(old) => state.put(&event.key, Arc::clone(old)),
+            None => state.remove(&event.key),
         }
-        state.set_revision(revision);
-        state
     }
+    state.set_revision(revision);
+    state
 }

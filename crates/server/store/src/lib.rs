@@ -16,9 +16,14 @@
 //! deterministic and lets a store be [forked](Store::fork) in microseconds; with a disk it has a thread of its own
 //! that groups all waiting writes into one commit.
 //!
+//! [`check`] looks at a store on disk without changing it, [`Store::backup`] gives its content away while it runs, and
+//! [`restore`] makes a new one of that.
+//!
 //! The store is generic over what its user keeps [`Beside`] each entry (parsed labels, fields…); it knows nothing
 //! about Kubernetes but names.
 
+mod backup;
+mod check;
 mod commit;
 mod disk;
 mod draft;
@@ -35,6 +40,8 @@ use concert_api::{GroupResource, ObjectKey};
 use concert_world::World;
 use tokio::sync::watch;
 
+pub use backup::{BackupInfo, RestoreError, inspect_backup, restore};
+pub use check::{CheckReport, check};
 pub use disk::{Durability, OpenError};
 pub use draft::Draft;
 pub use history::{Event, EventKind};
@@ -103,6 +110,18 @@ pub enum WriteError {
     /// The disk failed: nothing is acknowledged any more and the process should end.
     #[error("cannot write: the store has failed: {0}")]
     Failed(Arc<str>),
+    /// There is no room for more.
+    #[error(
+        "cannot write {key}: the store is over its quota: {used} of {quota} bytes are used; delete objects that are not needed, or start with a larger --quota"
+    )]
+    OverQuota {
+        /// Which object.
+        key: Key,
+        /// Bytes of all objects.
+        used: u64,
+        /// How many there may be.
+        quota: u64,
+    },
     /// The store has been closed.
     #[error("cannot write: the store is closed")]
     Closed,
@@ -151,6 +170,28 @@ pub struct Options {
     pub durability: Durability,
     /// For how long history is kept.
     pub window: Window,
+    /// Bytes that all objects together may have; without one, memory is the limit. Over quota, objects can still be
+    /// deleted and made smaller.
+    pub quota: Option<u64>,
+}
+
+/// What bounds the committer.
+#[derive(Clone, Copy)]
+struct Limits {
+    window: Window,
+    quota: Option<u64>,
+}
+
+impl Options {
+    fn limits(&self) -> Limits {
+        Limits { window: self.window, quota: self.quota }
+    }
+}
+
+impl Window {
+    fn limits(self) -> Limits {
+        Limits { window: self, quota: None }
+    }
 }
 
 /// Versioned objects, cheap to clone (clones are the same store).
@@ -185,7 +226,7 @@ impl<B: Beside> Store<B> {
     #[must_use]
     pub fn in_memory(world: &World, window: Window) -> Self {
         let view = View { state: Snapshot::empty(), history: History::new(0) };
-        Self::inline(view, None, world, window, world.random.uuid())
+        Self::inline(view, None, world, window.limits(), world.random.uuid())
     }
 
     /// Opens or creates the store in `directory`.
@@ -196,8 +237,13 @@ impl<B: Beside> Store<B> {
         let opened = disk::open(directory, options.durability, world)?;
         let view = opened.view;
         let published = Published::new(view.clone());
-        let committer =
-            Committer::new(view.state, Some(opened.disk), Arc::clone(&published), world.clock.clone(), options.window);
+        let committer = Committer::new(
+            view.state,
+            Some(opened.disk),
+            Arc::clone(&published),
+            world.clock.clone(),
+            options.limits(),
+        );
         let driver = Driver::thread(committer).map_err(|source| OpenError::Thread { source })?;
         Ok(Self(Arc::new(Inner { published, driver, cluster_id: opened.cluster_id })))
     }
@@ -208,19 +254,19 @@ impl<B: Beside> Store<B> {
     /// The backend holds a damaged store or fails.
     pub fn open_on(backend: impl redb::StorageBackend, options: Options, world: &World) -> Result<Self, OpenError> {
         let opened = disk::open_on(backend, options.durability, world)?;
-        Ok(Self::inline(opened.view, Some(opened.disk), world, options.window, opened.cluster_id))
+        Ok(Self::inline(opened.view, Some(opened.disk), world, options.limits(), opened.cluster_id))
     }
 
-    fn inline(view: View<B>, disk: Option<disk::Disk>, world: &World, window: Window, cluster_id: String) -> Self {
+    fn inline(view: View<B>, disk: Option<disk::Disk>, world: &World, limits: Limits, cluster_id: String) -> Self {
         let published = Published::new(view.clone());
-        let committer = Committer::new(view.state, disk, Arc::clone(&published), world.clock.clone(), window);
+        let committer = Committer::new(view.state, disk, Arc::clone(&published), world.clock.clone(), limits);
         Self(Arc::new(Inner { published, driver: Driver::Inline(Mutex::new(committer)), cluster_id }))
     }
 
     /// A store in memory that begins as this one is now; neither sees what the other writes from here on.
     #[must_use]
     pub fn fork(&self, world: &World, window: Window) -> Self {
-        Self::inline(self.0.published.read().clone(), None, world, window, self.0.cluster_id.clone())
+        Self::inline(self.0.published.read().clone(), None, world, window.limits(), self.0.cluster_id.clone())
     }
 
     /// Identifies this store's lineage of revisions.
@@ -248,9 +294,13 @@ impl<B: Beside> Store<B> {
     /// # Errors
     /// The revision is gone or has not been written yet.
     pub fn snapshot_at(&self, revision: u64) -> Result<Snapshot<B>, RevisionError> {
-        let view = self.0.published.read();
-        view.history.check(revision, view.state.revision())?;
-        Ok(view.history.undo(view.state.clone(), revision))
+        let (state, after) = {
+            let view = self.0.published.read();
+            view.history.check(revision, view.state.revision())?;
+            (view.state.clone(), view.history.after(revision, usize::MAX))
+        };
+        // Without the lock: nobody waits while an old state is put together.
+        Ok(history::undo(state, revision, &after))
     }
 
     /// The newest durable revision, and every change of it.
@@ -286,6 +336,12 @@ impl<B: Beside> Store<B> {
                 std::future::pending::<()>().await;
             }
         }
+    }
+
+    /// Why the disk failed, if it did.
+    #[must_use]
+    pub fn failure(&self) -> Option<Arc<str>> {
+        self.0.published.failure.borrow().clone()
     }
 
     /// Ends the store: writes that wait are committed, later ones refused, the file is closed cleanly.

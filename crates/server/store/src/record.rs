@@ -66,6 +66,35 @@ pub(crate) fn decode_object(key: &[u8], record: &[u8]) -> Option<(Key, u64, Byte
     rest.is_empty().then(|| (key, u64::from_le_bytes(*revision), Bytes::copy_from_slice(bytes)))
 }
 
+/// The revision of a checkpointed object, whatever else is in its record.
+pub(crate) fn revision_of_object(record: &[u8]) -> Option<u64> {
+    record.get(4..12)?.first_chunk().map(|revision| u64::from_le_bytes(*revision))
+}
+
+/// A row of the table of few things.
+pub(crate) fn encode_meta(name: &str, value: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; 4];
+    out.extend_from_slice(value);
+    seal(&mut out, name.as_bytes());
+    out
+}
+
+pub(crate) fn decode_meta<'a>(name: &str, record: &'a [u8]) -> Option<&'a [u8]> {
+    open(record, name.as_bytes())
+}
+
+/// A record of a backup, which knows its number.
+pub(crate) fn encode_numbered(number: u64, content: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; 4];
+    out.extend_from_slice(content);
+    seal(&mut out, &number.to_le_bytes());
+    out
+}
+
+pub(crate) fn decode_numbered(number: u64, record: &[u8]) -> Option<&[u8]> {
+    open(record, &number.to_le_bytes())
+}
+
 pub(crate) fn encode_key(key: &Key) -> Vec<u8> {
     let parts = [&key.resource.group, &key.resource.resource, &key.object.namespace, &key.object.name];
     let mut out = Vec::with_capacity(parts.iter().map(|part| part.len() + 2).sum());
@@ -78,7 +107,7 @@ pub(crate) fn encode_key(key: &Key) -> Vec<u8> {
     out
 }
 
-fn take_key(bytes: &[u8]) -> Option<(Key, &[u8])> {
+pub(crate) fn take_key(bytes: &[u8]) -> Option<(Key, &[u8])> {
     let (group, bytes) = take_part(bytes)?;
     let (resource, bytes) = take_part(bytes)?;
     let (namespace, bytes) = take_part(bytes)?;
@@ -144,7 +173,8 @@ mod tests {
 
         #[test]
         fn any_record_is_answered(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
-            let _ = (decode_row(1, &bytes), decode_object(&bytes, &bytes));
+            let _ = (decode_row(1, &bytes), decode_object(&bytes, &bytes), revision_of_object(&bytes));
+            let _ = decode_meta("x", &bytes);
         }
     }
 }

@@ -36,24 +36,31 @@ type Objects<B> = RedBlackTreeMapSync<ObjectKey, Arc<Entry<B>>>;
 #[derive(Debug)]
 pub struct Snapshot<B> {
     revision: u64,
+    bytes: u64,
     resources: RedBlackTreeMapSync<GroupResource, Objects<B>>,
 }
 
 impl<B> Clone for Snapshot<B> {
     fn clone(&self) -> Self {
-        Self { revision: self.revision, resources: self.resources.clone() }
+        Self { revision: self.revision, bytes: self.bytes, resources: self.resources.clone() }
     }
 }
 
 impl<B> Snapshot<B> {
     pub(crate) fn empty() -> Self {
-        Self { revision: 0, resources: RedBlackTreeMapSync::new_sync() }
+        Self { revision: 0, bytes: 0, resources: RedBlackTreeMapSync::new_sync() }
     }
 
     /// Its revision.
     #[must_use]
     pub fn revision(&self) -> u64 {
         self.revision
+    }
+
+    /// Bytes of all objects.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// How many objects there are.
@@ -100,8 +107,19 @@ impl<B> Snapshot<B> {
 
     /// Every object.
     pub fn iter(&self) -> impl Iterator<Item = (Key, &Arc<Entry<B>>)> {
-        self.resources.iter().flat_map(|(resource, objects)| {
-            objects.iter().map(|(object, entry)| {
+        self.iter_after(None)
+    }
+
+    /// Every object after one, in the order of their keys.
+    pub(crate) fn iter_after(&self, after: Option<&Key>) -> impl Iterator<Item = (Key, &Arc<Entry<B>>)> {
+        let after = after.cloned();
+        let first = after.as_ref().map_or(Bound::Unbounded, |key| Bound::Included(key.resource.clone()));
+        self.resources.range((first, Bound::Unbounded)).flat_map(move |(resource, objects)| {
+            let first = match &after {
+                Some(key) if key.resource == *resource => Bound::Excluded(key.object.clone()),
+                Some(_) | None => Bound::Unbounded,
+            };
+            objects.range((first, Bound::Unbounded)).map(|(object, entry)| {
                 let key = Key { resource: resource.clone(), object: object.clone() };
                 (key, entry)
             })
@@ -109,18 +127,23 @@ impl<B> Snapshot<B> {
     }
 
     pub(crate) fn put(&mut self, key: &Key, entry: Arc<Entry<B>>) {
-        let mut objects = self.resources.get(&key.resource).cloned().unwrap_or_else(RedBlackTreeMapSync::new_sync);
+        self.bytes += entry.bytes.len() as u64;
+        // In place as far as nobody else has this state.
+        let Some(objects) = self.resources.get_mut(&key.resource) else {
+            let mut objects = RedBlackTreeMapSync::new_sync();
+            objects.insert_mut(key.object.clone(), entry);
+            return self.resources.insert_mut(key.resource.clone(), objects);
+        };
+        self.bytes -= objects.get(&key.object).map_or(0, |old| old.bytes.len() as u64);
         objects.insert_mut(key.object.clone(), entry);
-        self.resources.insert_mut(key.resource.clone(), objects);
     }
 
     pub(crate) fn remove(&mut self, key: &Key) {
-        let Some(mut objects) = self.resources.get(&key.resource).cloned() else { return };
+        let Some(objects) = self.resources.get_mut(&key.resource) else { return };
+        self.bytes -= objects.get(&key.object).map_or(0, |old| old.bytes.len() as u64);
         objects.remove_mut(&key.object);
         if objects.is_empty() {
             self.resources.remove_mut(&key.resource);
-        } else {
-            self.resources.insert_mut(key.resource.clone(), objects);
         }
     }
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use concert_api::{GroupResource, ObjectKey};
 use concert_store::{
-    Draft, Durability, EventKind, Expect, Key, Op, OpenError, Options, RevisionError, Store, Window, Write, WriteError,
+    Draft, Durability, EventKind, Expect, Key, Op, OpenError, Options, RestoreError, RevisionError, Store, Window,
+    Write, WriteError, check, inspect_backup, restore,
 };
 use concert_world::World;
 use proptest::prelude::*;
@@ -142,7 +143,7 @@ async fn everything_is_found_again() {
     let world = World::real();
     for durability in [Durability::Sync, Durability::Interval(Duration::from_millis(10)), Durability::None] {
         let path = directory.path().join(format!("{durability:?}"));
-        let options = Options { durability, window: Window { bytes: 80_000, ..Window::default() } };
+        let options = Options { durability, window: Window { bytes: 80_000, ..Window::default() }, quota: None };
         let store = Store::<()>::open(&path, options, &world).unwrap();
         let id = store.cluster_id().to_owned();
         for value in 0..600 {
@@ -177,7 +178,8 @@ async fn garbage_is_refused_with_a_clear_message() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("concert.redb"), vec![7u8; 100_000]).unwrap();
     let error = Store::<()>::open(directory.path(), Options::default(), &World::real()).unwrap_err();
-    assert!(error.to_string().contains("cannot open the store"), "{error}");
+    assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
+    assert!(error.to_string().contains("concert store restore --data-dir"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -202,6 +204,163 @@ async fn concurrent_writers_are_grouped_and_each_revision_is_used_once() {
     }
     all.sort_unstable();
     assert_eq!(all, (1..=64 * 20).collect::<Vec<u64>>());
+}
+
+#[tokio::test]
+async fn over_quota_nothing_new_is_taken_and_deleting_works() {
+    let backend = Arc::new(redb_memory::Shared::default());
+    let options = Options { quota: Some(10_000), ..Options::default() };
+    let store = Store::<()>::open_on(redb_memory::Handle(Arc::clone(&backend)), options, &World::simulated(1)).unwrap();
+    let mut names = Vec::new();
+    let refused = loop {
+        let name = format!("o{}", names.len());
+        match put(&store, &name, Expect::Absent, 1).await {
+            Ok(revision) => names.push((name, revision)),
+            Err(error) => break error,
+        }
+    };
+    let text = refused.to_string();
+    assert!(matches!(refused, WriteError::OverQuota { quota: 10_000, .. }), "{text}");
+    assert!(text.contains("of 10000 bytes") && text.contains("--quota"), "{text}");
+    assert!(store.snapshot().bytes() <= 10_000 && names.len() > 100, "{} objects", names.len());
+
+    let (name, revision) = &names[0];
+    let marked = put(&store, name, Expect::Revision(*revision), 123_456_789).await.unwrap();
+    assert!(delete(&store, name, marked).await.is_ok(), "an object can be marked, and deleted");
+    assert!(delete(&store, &names[1].0, names[1].1).await.is_ok());
+    assert!(put(&store, "new", Expect::Absent, 1).await.is_ok(), "there is room again");
+    store.close();
+    let again = Store::<()>::open_on(redb_memory::Handle(backend), options, &World::simulated(1)).unwrap();
+    assert_eq!(again.snapshot().bytes(), store.snapshot().bytes(), "what is used is known again");
+}
+
+#[tokio::test]
+async fn a_few_large_events_leave_the_window_too() {
+    let store = Store::<()>::in_memory(&World::simulated(1), Window { age: Duration::from_secs(300), bytes: 4_000 });
+    for value in 0..40 {
+        put(&store, &format!("o{value}"), Expect::Absent, value).await.unwrap();
+    }
+    let kept = store.events_after(store.floor(), 100).unwrap().len();
+    assert!((8..16).contains(&kept), "{kept} events of some 330 bytes each are kept");
+}
+
+/// Whoever has seen a write that a crash took back must begin anew, whatever is opened how often since.
+#[tokio::test]
+async fn after_a_crash_without_sync_old_revisions_are_gone() {
+    let backend = Arc::new(redb_memory::Shared::default());
+    let handle = || redb_memory::Handle(Arc::clone(&backend));
+    let options = Options { durability: Durability::None, ..Options::default() };
+    let store = Store::<()>::open_on(handle(), options, &World::simulated(1)).unwrap();
+    put(&store, "a", Expect::Absent, 1).await.unwrap();
+    let durable = backend.lock().unwrap().clone();
+    let seen = put(&store, "b", Expect::Absent, 1).await.unwrap();
+    drop(store);
+    *backend.lock().unwrap() = durable;
+    for _ in 0..3 {
+        let again = Store::<()>::open_on(handle(), Options::default(), &World::simulated(1)).unwrap();
+        assert!(text(&again, "a").is_some() && text(&again, "b").is_none());
+        let gone = again.events_after(seen, 10).unwrap_err();
+        assert!(matches!(gone, RevisionError::Compacted { .. }), "{gone}");
+        let name = format!("n{}", again.snapshot().revision());
+        assert!(put(&again, &name, Expect::Absent, 1).await.unwrap() > seen);
+    }
+}
+
+/// A sync that hangs holds up writers, and nobody else.
+#[test]
+fn readers_do_not_wait_for_the_disk() {
+    let gate = Arc::new(redb_memory::Gate::default());
+    let backend = redb_memory::Gated(redb_memory::Handle(Arc::default()), Arc::clone(&gate));
+    let store = Store::<()>::open_on(backend, Options::default(), &World::simulated(1)).unwrap();
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime().block_on(put(&store, "a", Expect::Absent, 1)).unwrap();
+    gate.close();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| runtime().block_on(put(&store, "b", Expect::Absent, 1)));
+        gate.wait_until_asked();
+        for _ in 0..1000 {
+            assert!(text(&store, "a").is_some() && text(&store, "b").is_none());
+            assert_eq!(store.snapshot_at(0).unwrap().len(), 0);
+            assert_eq!(store.events_after(0, 9).unwrap().len(), 1);
+        }
+        assert!(!writer.is_finished());
+        gate.open();
+        assert_eq!(writer.join().unwrap().unwrap(), 2);
+    });
+    assert!(text(&store, "b").is_some());
+}
+
+#[tokio::test]
+async fn a_backup_of_a_running_store_becomes_a_new_one() {
+    let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = Store::<()>::open(first.path(), Options::default(), &World::real()).unwrap();
+    for value in 0..2000 {
+        put(&store, &format!("o{value}"), Expect::Absent, value).await.unwrap();
+    }
+    let mut pieces = store.backup();
+    let mut backup = pieces.next().unwrap().to_vec();
+    put(&store, "later", Expect::Absent, 1).await.unwrap();
+    delete(&store, "o1999", 2000).await.unwrap();
+    pieces.for_each(|piece| backup.extend_from_slice(&piece));
+
+    let info = restore(second.path(), backup.as_slice(), &World::real()).unwrap();
+    assert_eq!((info.revision, info.objects, info.cluster_id.as_str()), (2000, 2000, store.cluster_id()));
+    let exists = restore(second.path(), backup.as_slice(), &World::real()).unwrap_err();
+    assert!(matches!(exists, RestoreError::Exists(_)), "{exists}");
+    let report = check(second.path()).unwrap();
+    assert_eq!((report.objects, report.events), (2000, 0));
+    let restored = Store::<()>::open(second.path(), Options::default(), &World::real()).unwrap();
+    assert_ne!(restored.cluster_id(), store.cluster_id());
+    assert!(text(&restored, "o1999").is_some() && text(&restored, "later").is_none());
+    for revision in [1, 2000, store.snapshot().revision(), store.snapshot().revision() + 100_000] {
+        let gone = restored.events_after(revision, 1).unwrap_err();
+        assert!(matches!(gone, RevisionError::Compacted { .. }), "{gone}");
+    }
+    let again = put(&restored, "o5", Expect::Revision(6), 1).await.unwrap();
+    assert!(again > 1_000_000_000);
+
+    for cut in (0..backup.len()).step_by(997) {
+        assert!(inspect_backup(&backup[..cut]).is_err(), "cut at {cut}");
+        let mut flipped = backup.clone();
+        flipped[cut] ^= 16;
+        assert!(inspect_backup(flipped.as_slice()).is_err(), "flipped at {cut}");
+    }
+    let third = tempfile::tempdir().unwrap();
+    let refused = restore(third.path(), &backup[..backup.len() - 1], &World::real()).unwrap_err();
+    assert!(matches!(refused, RestoreError::Damaged(_)), "{refused}");
+    assert_eq!(std::fs::read_dir(third.path()).unwrap().count(), 0, "nothing is left of it");
+}
+
+#[tokio::test]
+async fn a_check_changes_nothing_and_finds_damage() {
+    let directory = tempfile::tempdir().unwrap();
+    assert!(matches!(check(directory.path()), Err(OpenError::Missing(_))));
+    let store = Store::<()>::open(directory.path(), Options::default(), &World::real()).unwrap();
+    for value in 0..100 {
+        put(&store, &format!("o{value}"), Expect::Absent, value).await.unwrap();
+    }
+    assert!(matches!(check(directory.path()), Err(OpenError::InUse(_))));
+    let file = directory.path().join("concert.redb");
+    let crashed = std::fs::read(&file).unwrap();
+    drop(store);
+    for (content, clean) in [(crashed, None), (std::fs::read(&file).unwrap(), Some(true))] {
+        std::fs::write(&file, &content).unwrap();
+        let report = check(directory.path()).unwrap();
+        assert_eq!((report.objects, report.revision, report.floor, report.events), (100, 100, 0, 100));
+        assert!(clean.is_none_or(|clean| report.clean == clean));
+        assert!(std::fs::read(&file).unwrap() == content, "the file is as it was");
+    }
+    let mut content = std::fs::read(&file).unwrap();
+    let at = content.windows(8).rposition(|window| window == b"\"v\":\"57\"").unwrap();
+    content[at + 5] ^= 1;
+    std::fs::write(&file, &content).unwrap();
+    for error in [
+        check(directory.path()).unwrap_err(),
+        Store::<()>::open(directory.path(), Options::default(), &World::real()).unwrap_err(),
+    ] {
+        let text = error.to_string();
+        assert!(matches!(error, OpenError::Damaged { .. }) && text.contains("concert store restore"), "{text}");
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -262,7 +421,7 @@ proptest! {
 /// A disk in memory that outlives the database on it.
 mod redb_memory {
     use std::io;
-    use std::sync::{Arc, Mutex};
+    use std::sync::{Arc, Condvar, Mutex};
 
     pub(crate) type Shared = Mutex<Vec<u8>>;
 
@@ -293,6 +452,65 @@ mod redb_memory {
             let start = usize::try_from(offset).unwrap();
             self.0.lock().unwrap()[start..start + data.len()].copy_from_slice(data);
             Ok(())
+        }
+    }
+
+    /// Lets syncs through, or not.
+    #[derive(Debug, Default)]
+    pub(crate) struct Gate {
+        closed_and_asked: Mutex<(bool, bool)>,
+        changed: Condvar,
+    }
+
+    impl Gate {
+        pub(crate) fn close(&self) {
+            self.closed_and_asked.lock().unwrap().0 = true;
+        }
+
+        pub(crate) fn open(&self) {
+            self.closed_and_asked.lock().unwrap().0 = false;
+            self.changed.notify_all();
+        }
+
+        pub(crate) fn wait_until_asked(&self) {
+            let state = self.closed_and_asked.lock().unwrap();
+            drop(self.changed.wait_while(state, |(_, asked)| !*asked).unwrap());
+        }
+
+        fn pass(&self) {
+            let mut state = self.closed_and_asked.lock().unwrap();
+            if state.0 {
+                state.1 = true;
+                self.changed.notify_all();
+                drop(self.changed.wait_while(state, |(closed, _)| *closed).unwrap());
+            }
+        }
+    }
+
+    /// A disk whose syncs wait at a gate.
+    #[derive(Debug)]
+    pub(crate) struct Gated(pub(crate) Handle, pub(crate) Arc<Gate>);
+
+    impl redb::StorageBackend for Gated {
+        fn len(&self) -> io::Result<u64> {
+            self.0.len()
+        }
+
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            self.0.read(offset, out)
+        }
+
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.0.set_len(len)
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            self.1.pass();
+            self.0.sync_data()
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.0.write(offset, data)
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Which events are worth telling, and whether as a new one or as one more of the same. Pure.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Note;
+use super::recent::Recent;
 
 /// An event is "the same" as an earlier one for this long, as in client-go.
 const MEMORY: Duration = Duration::from_secs(600);
-/// So many different events are remembered; the one unused longest goes first.
+/// So many different events, and objects, are remembered.
 const REMEMBERED: usize = 4096;
 /// So many events per object at once…
 const BURST: u32 = 25;
@@ -41,10 +41,16 @@ struct Bucket {
     refilled: Duration,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Aggregate {
-    known: BTreeMap<Likeness, Known>,
-    buckets: BTreeMap<String, Bucket>,
+    known: Recent<Likeness, Known>,
+    buckets: Recent<String, Bucket>,
+}
+
+impl Default for Aggregate {
+    fn default() -> Self {
+        Self { known: Recent::new(REMEMBERED), buckets: Recent::new(REMEMBERED) }
+    }
 }
 
 impl Aggregate {
@@ -54,14 +60,13 @@ impl Aggregate {
             return Telling::Dropped;
         }
         let likeness = likeness(note);
-        if let Some(known) = self.known.get_mut(&likeness).filter(|known| now < known.last + MEMORY) {
+        if let Some(known) = self.known.get(&likeness).filter(|known| now < known.last + MEMORY) {
             known.count += 1;
             known.last = now;
             return Telling::Again { name: known.name.clone(), count: known.count };
         }
-        self.make_room();
         let name = fresh();
-        self.known.insert(likeness, Known { name: name.clone(), count: 1, last: now });
+        self.known.put(likeness, Known { name: name.clone(), count: 1, last: now });
         Telling::New { name }
     }
 
@@ -70,13 +75,11 @@ impl Aggregate {
         self.known.remove(&likeness(note));
     }
 
-    fn take_token(&mut self, subject: &str, now: Duration) -> bool {
-        if self.buckets.len() > REMEMBERED {
-            // A full bucket says nothing; the others cannot be this many for long.
-            self.buckets.retain(|_, bucket| now < bucket.refilled + REFILL * BURST);
-        }
-        let full = Bucket { tokens: BURST, refilled: now };
-        let bucket = self.buckets.entry(subject.to_owned()).or_insert(full);
+    fn take_token(&mut self, subject: &String, now: Duration) -> bool {
+        let Some(bucket) = self.buckets.get(subject) else {
+            self.buckets.put(subject.clone(), Bucket { tokens: BURST - 1, refilled: now });
+            return true;
+        };
         while bucket.tokens < BURST && now >= bucket.refilled + REFILL {
             bucket.tokens += 1;
             bucket.refilled += REFILL;
@@ -87,13 +90,6 @@ impl Aggregate {
         let allowed = bucket.tokens > 0;
         bucket.tokens = bucket.tokens.saturating_sub(1);
         allowed
-    }
-
-    fn make_room(&mut self) {
-        if self.known.len() >= REMEMBERED {
-            let oldest = self.known.iter().min_by_key(|(_, known)| known.last).map(|(likeness, _)| likeness.clone());
-            oldest.and_then(|likeness| self.known.remove(&likeness));
-        }
     }
 }
 

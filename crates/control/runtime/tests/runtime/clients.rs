@@ -43,7 +43,7 @@ async fn objects_live_and_die() {
 
 /// Gives the same verdict to every call of one verb.
 #[derive(Debug)]
-struct On(&'static str, Verdict);
+pub(crate) struct On(pub(crate) &'static str, pub(crate) Verdict);
 
 impl Gate for On {
     fn admit(&self, call: &Call<'_>) -> Verdict {

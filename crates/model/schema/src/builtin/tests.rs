@@ -20,7 +20,7 @@ fn created(builtin: &Builtin, mut object: Value) -> (Value, Vec<String>) {
 
 #[test]
 fn every_kind_has_a_schema_and_columns() {
-    assert_eq!(builtins().len(), 8);
+    assert_eq!(builtins().len(), 18);
     for builtin in builtins() {
         assert!(builtin.schema.properties().any(|(name, _)| name == "metadata"), "{}", builtin.gvk);
         assert!(builtin.columns.len() > 1);
@@ -422,4 +422,94 @@ proptest! {
             }
         }
     }
+}
+
+/// Every message was seen on the real server, in this order.
+#[test]
+fn roles_and_bindings_are_checked() {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    let rule = |verbs: Value| json!({"verbs": verbs, "apiGroups": [""], "resources": ["pods"]});
+    for (name, object, expected) in [
+        ("Role", json!({"rules": [rule(json!(["get"]))]}), &[][..]),
+        (
+            "Role",
+            json!({"rules": [
+                rule(json!([])), {"verbs": ["get"], "resources": ["a"]}, {"verbs": ["get"], "apiGroups": [""]},
+                {"verbs": ["get"], "nonResourceURLs": ["/x"]},
+                {"verbs": ["get"], "apiGroups": [""], "resources": ["x"], "nonResourceURLs": ["/x"]},
+            ]}),
+            &[
+                "rules[1].apiGroups: Required value: resource rules must supply at least one api group",
+                "rules[2].resources: Required value: resource rules must supply at least one resource",
+                "rules[3].nonResourceURLs: Invalid value: [\"/x\"]: namespaced rules cannot apply to non-resource URLs",
+                "rules[4].nonResourceURLs: Invalid value: [\"/x\"]: namespaced rules cannot apply to non-resource URLs",
+                "rules[4].nonResourceURLs: Invalid value: [\"/x\"]: rules cannot apply to both regular resources and non-resource URLs",
+                "rules[0].verbs: Required value",
+            ],
+        ),
+        (
+            "ClusterRole",
+            json!({"aggregationRule": {"clusterRoleSelectors": []}}),
+            &[
+                "aggregationRule.clusterRoleSelectors: Required value: at least one clusterRoleSelector required if aggregationRule is non-nil",
+            ],
+        ),
+        (
+            "ClusterRole",
+            json!({"aggregationRule": {"clusterRoleSelectors": [{"matchExpressions": [{"key": "x", "operator": "Foo"}]}]}, "rules": [{"nonResourceURLs": ["/x"]}]}),
+            &[
+                "aggregationRule.clusterRoleSelectors[0].matchExpressions[0].operator: Invalid value: \"Foo\": not a valid selector operator",
+                "aggregationRule.clusterRoleSelectors[0]: Invalid value: null: invalid label selector.",
+                "rules[0].verbs: Required value",
+            ],
+        ),
+        (
+            "ClusterRoleBinding",
+            json!({"roleRef": {"kind": "Role", "name": "view"}, "subjects": [
+                {"kind": "User", "name": ""}, {"kind": "Foo", "name": "dev"}, {"kind": "ServiceAccount", "name": "a"},
+                {"kind": "User", "name": "a", "apiGroup": "x"},
+                {"kind": "ServiceAccount", "name": "a", "namespace": "b", "apiGroup": "x"},
+            ]}),
+            &[
+                "roleRef.kind: Unsupported value: \"Role\": supported values: \"ClusterRole\"",
+                "subjects[1].kind: Unsupported value: \"Foo\": supported values: \"ServiceAccount\", \"User\", \"Group\"",
+                "subjects[2].namespace: Required value",
+                "subjects[3].apiGroup: Unsupported value: \"x\": supported values: \"rbac.authorization.k8s.io\"",
+                "subjects[4].apiGroup: Unsupported value: \"x\": supported values: \"\"",
+                "subjects[0].name: Required value",
+            ],
+        ),
+        (
+            "RoleBinding",
+            json!({"roleRef": {"kind": "X", "name": "a/b"}, "subjects": [{"kind": "ServiceAccount", "name": "a"}]}),
+            &[
+                "roleRef.kind: Unsupported value: \"X\": supported values: \"Role\", \"ClusterRole\"",
+                "roleRef.name: Invalid value: \"a/b\": may not contain '/'",
+            ],
+        ),
+    ] {
+        let (_, errors) = created(kind(GROUP, name), object.clone());
+        assert_eq!(errors, expected, "{name} {object}");
+    }
+}
+
+#[test]
+fn bindings_say_which_group_they_mean() {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    let binding = kind(GROUP, "RoleBinding");
+    let subjects = json!([{"kind": "User", "name": "u"}, {"kind": "Group", "name": "g"}, {"kind": "ServiceAccount", "name": "s", "namespace": "n"}]);
+    let (object, errors) = created(binding, json!({"roleRef": {"kind": "Role", "name": "r"}, "subjects": subjects}));
+    assert!(errors.is_empty());
+    assert_eq!(object["roleRef"]["apiGroup"], GROUP);
+    assert_eq!(object["subjects"][1]["apiGroup"], GROUP);
+    assert!(object["subjects"][2].get("apiGroup").is_none());
+    let now = Time::from_unix_seconds(0);
+    let cells: Vec<Value> = binding.columns[3..].iter().map(|column| column.cell(&object, now)).collect();
+    assert_eq!(cells, ["u", "g", "n/s"]);
+    let mut other = object.clone();
+    other["roleRef"]["name"] = "other".into();
+    let expected = r#"roleRef: Invalid value: {"APIGroup":"rbac.authorization.k8s.io","Kind":"Role","Name":"other"}: field is immutable"#;
+    assert_eq!(written(&binding.check(&other, Some(&object))), [expected]);
+    let (role, _) = created(kind(GROUP, "Role"), json!({"rules": []}));
+    assert_eq!(role["rules"], Value::Null);
 }

@@ -14,7 +14,11 @@ const PROTECTED: [&str; 2] = ["k8s.io", "kubernetes.io"];
 pub(crate) fn check(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut errors = spec(object).0;
     match old {
-        Some(old) => check_update(object, old, &mut errors),
+        Some(old) => {
+            // What it is made of cannot change, and that is said there.
+            errors.retain(|error| error.field != "metadata.name");
+            check_update(object, old, &mut errors);
+        }
         None => check_stored(object, &mut errors),
     }
     errors
@@ -80,11 +84,11 @@ fn check_versions(versions: &Value, errors: &mut FieldErrors) -> Vec<Schema> {
     for (index, version) in all.iter().enumerate() {
         let at = format!("spec.versions[{index}]");
         let name = text(&version["name"]);
-        errors.extend(
-            dns_1035_faults(&name)
-                .into_iter()
-                .map(|fault| FieldError::invalid(format!("{at}.name"), name.as_str(), fault)),
-        );
+        for fault in dns_1035_faults(&name) {
+            errors.push(FieldError::invalid(format!("{at}.name"), name.as_str(), fault.clone()));
+            // The first one has a second place in the real server's form of it.
+            errors.extend((index == 0).then(|| FieldError::invalid("spec.version", name.as_str(), fault)));
+        }
         let warning = &version["deprecationWarning"];
         if warning.is_string() && version["deprecated"] != true {
             let field = format!("{at}.deprecationWarning");

@@ -1,0 +1,185 @@
+//! `concert serve` against the real kube-apiserver, request by request.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use clap::{Parser, ValueEnum};
+use concert_bench::report::median;
+use concert_bench::rig::{Server, fsync_time};
+use concert_bench::throughput::{Rate, Target, WATCHERS, Workload};
+use concert_bench::usage::Usage;
+use concert_e2e::{ControlPlane, Embedded, Reference, environment};
+use serde::Serialize;
+use tokio::time::Instant;
+
+/// Sends the same load to `concert serve` and to the real kube-apiserver with etcd, in turns, over HTTP/2 and TLS. Both
+/// sync every write. The ratio is ours to theirs.
+#[derive(Parser)]
+struct Args {
+    /// How long each workload runs, in seconds
+    #[arg(long, value_name = "S", default_value_t = 3)]
+    seconds: u64,
+    /// How often each is run; the medians are reported
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    runs: u32,
+    /// Only ours: for profiles
+    #[arg(long)]
+    embedded_only: bool,
+    /// A further flag of `concert serve`
+    #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
+    serve_flag: Vec<String>,
+    /// Output format; progress goes to standard error
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Output {
+    Table,
+    Json,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    what: String,
+    clients: usize,
+    embedded: Option<f64>,
+    reference: Option<f64>,
+    unit: &'static str,
+    /// More is better, unless the unit is one of cost.
+    ratio: Option<f64>,
+    /// Of each server, where it was measured: median and 99 of 100, in milliseconds.
+    latencies: Vec<Rate>,
+}
+
+struct Running {
+    server: Server,
+    plane: ControlPlane,
+    target: Target,
+    ready_ms: f64,
+    idle_mib: f64,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(&Args::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: &Args) -> Result<()> {
+    let sync = fsync_time()?;
+    let mut running = vec![start(Server::Embedded, args).await?];
+    if !args.embedded_only {
+        running.push(start(Server::Reference, args).await?);
+    }
+    let mut lines = Vec::new();
+    for workload in Workload::ALL {
+        for clients in [1, 64] {
+            lines.push(compare(&running, workload, clients, args).await?);
+        }
+    }
+    lines.push(fan_out(&running, args).await?);
+    let mib = |running: &Running| memory(&running.plane);
+    lines.push(cost("start to ready", "ms", &running, |running| Ok(running.ready_ms))?);
+    lines.push(cost("memory, idle and empty", "MiB", &running, |running| Ok(running.idle_mib))?);
+    lines.push(cost("memory after all this", "MiB", &running, mib)?);
+    match args.output {
+        Output::Table => print!("{}", table(&lines, sync)?),
+        Output::Json => println!("{}", serde_json::to_string_pretty(&lines)?),
+    }
+    Ok(())
+}
+
+async fn start(server: Server, args: &Args) -> Result<Running> {
+    eprintln!("{}: starting", server.name());
+    let begin = Instant::now();
+    let plane = match server {
+        Server::Embedded => {
+            let plain = Embedded::new(environment::binary("concert"));
+            ControlPlane::embedded_with(args.serve_flag.iter().fold(plain, Embedded::argument))
+        }
+        Server::Reference => {
+            let binary = environment::reference_apiserver().map_err(|missing| anyhow!("{missing}"))?;
+            ControlPlane::reference_with(Reference::new(binary).fsync())
+        }
+    };
+    let ready_ms = begin.elapsed().as_secs_f64() * 1e3;
+    let idle_mib = memory(&plane)?;
+    let target = Target::prepare(&plane.kubeconfig(), 64).await?;
+    Ok(Running { server, plane, target, ready_ms, idle_mib })
+}
+
+fn memory(plane: &ControlPlane) -> Result<f64> {
+    let pid = plane.pid().context("the server has ended")?;
+    Ok(f64::from(u32::try_from(Usage::of(pid)?.memory / 1024)?) / 1024.0)
+}
+
+async fn compare(running: &[Running], workload: Workload, clients: usize, args: &Args) -> Result<Line> {
+    let mut rates: Vec<Vec<Rate>> = running.iter().map(|_| Vec::new()).collect();
+    for _ in 0..args.runs {
+        for (seen, running) in rates.iter_mut().zip(running) {
+            let rate = running.target.run(workload, clients, Duration::from_secs(args.seconds)).await?;
+            eprintln!("{} {} x{clients}: {:.0}/s", running.server.name(), workload.name(), rate.per_second);
+            seen.push(rate);
+        }
+    }
+    let middle = |rates: &[Rate], of: fn(&Rate) -> f64| median(rates.iter().map(of).collect());
+    let latencies: Vec<Rate> = rates
+        .iter()
+        .map(|rates| Rate {
+            per_second: middle(rates, |rate| rate.per_second),
+            median_ms: middle(rates, |rate| rate.median_ms),
+            p99_ms: middle(rates, |rate| rate.p99_ms),
+        })
+        .collect();
+    let per_second = latencies.iter().map(|rate| rate.per_second).collect();
+    Ok(line(workload.name().to_owned(), clients, "/s", per_second, latencies))
+}
+
+async fn fan_out(running: &[Running], args: &Args) -> Result<Line> {
+    let mut rates: Vec<Vec<f64>> = running.iter().map(|_| Vec::new()).collect();
+    for _ in 0..args.runs {
+        for (seen, running) in rates.iter_mut().zip(running) {
+            let rate = running.target.fan_out(&running.plane.kubeconfig()).await?;
+            eprintln!("{} watch fan-out: {rate:.0} deliveries/s", running.server.name());
+            seen.push(rate);
+        }
+    }
+    let medians = rates.into_iter().map(median).collect();
+    Ok(line("watch events delivered".to_owned(), WATCHERS, "/s", medians, Vec::new()))
+}
+
+fn cost(what: &str, unit: &'static str, running: &[Running], of: fn(&Running) -> Result<f64>) -> Result<Line> {
+    let values = running.iter().map(of).collect::<Result<_>>()?;
+    Ok(line(what.to_owned(), 0, unit, values, Vec::new()))
+}
+
+fn line(what: String, clients: usize, unit: &'static str, values: Vec<f64>, latencies: Vec<Rate>) -> Line {
+    let (embedded, reference) = (values.first().copied(), values.get(1).copied());
+    let ratio = embedded.zip(reference).map(|(ours, theirs)| ours / theirs);
+    Line { what, clients, embedded, reference, unit, ratio, latencies }
+}
+
+fn table(lines: &[Line], sync: Duration) -> Result<String> {
+    let mut out = String::new();
+    writeln!(out, "fsync of 512 bytes on this disk: {} µs", sync.as_micros())?;
+    writeln!(out, "{:<26}{:>8}{:>12}{:>12}{:>9}   p50/p99 ms", "", "clients", "embedded", "reference", "ratio")?;
+    let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
+    for line in lines {
+        let clients = if line.clients == 0 { String::new() } else { line.clients.to_string() };
+        let latencies: Vec<String> =
+            line.latencies.iter().map(|rate| format!("{:.2}/{:.2}", rate.median_ms, rate.p99_ms)).collect();
+        let (ours, theirs, ratio) = (number(line.embedded), number(line.reference), number(line.ratio));
+        let what = format!("{} [{}]", line.what, line.unit);
+        writeln!(out, "{what:<26}{clients:>8}{ours:>12}{theirs:>12}{ratio:>9}   {}", latencies.join("  "))?;
+    }
+    Ok(out)
+}

@@ -1,0 +1,238 @@
+//! How many requests an API server answers: the same requests to both, one workload after the other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use futures::future::try_join_all;
+use http::Method;
+use serde::Serialize;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::api::Api;
+
+/// Objects that lists return.
+pub const LISTED: usize = 5_000;
+/// Objects of a page.
+const PAGE: usize = 500;
+/// How many watch at once.
+pub const WATCHERS: usize = 500;
+/// How many watches share a connection; a server may allow no more than 100 streams.
+const WATCHES_PER_CONNECTION: usize = 50;
+/// How many changes each watcher sees.
+const CHANGES: usize = 40;
+
+/// What the clients do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Workload {
+    /// Creates a ConfigMap of 1 KB.
+    Create,
+    /// Reads one.
+    Get,
+    /// Changes a label and a value of one's own.
+    MergePatch,
+    /// Lists all [`LISTED`].
+    List,
+    /// Lists pages of 500, one after the other.
+    Page,
+}
+
+impl Workload {
+    /// All of them, in the order in which they are run.
+    pub const ALL: [Self; 5] = [Self::Create, Self::Get, Self::MergePatch, Self::List, Self::Page];
+
+    /// As tables show it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create ConfigMap 1 KB",
+            Self::Get => "get",
+            Self::MergePatch => "merge patch",
+            Self::List => "list 5,000",
+            Self::Page => "list, limit 500",
+        }
+    }
+}
+
+/// What was seen of one workload.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rate {
+    /// Answers in a second.
+    pub per_second: f64,
+    /// The median time of an answer, in milliseconds.
+    pub median_ms: f64,
+    /// 99 of 100 answers took no longer, in milliseconds.
+    pub p99_ms: f64,
+}
+
+/// A server under load.
+#[derive(Debug)]
+pub struct Target {
+    clients: Vec<Api>,
+    /// Names are used once, over all workloads.
+    next: Arc<AtomicU64>,
+}
+
+impl Target {
+    /// Connects `clients` times, and fills the server with what is read.
+    ///
+    /// # Errors
+    /// The server refuses.
+    pub async fn prepare(kubeconfig: &std::path::Path, clients: usize) -> Result<Self> {
+        let clients = try_join_all((0..clients).map(|_| Api::connect(kubeconfig))).await?;
+        let target = Self { clients, next: Arc::default() };
+        for namespace in ["listed", "written"] {
+            let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
+            target.clients[0].call(Method::POST, "/api/v1/namespaces", body.to_string()).await?;
+        }
+        let share = LISTED.div_ceil(target.clients.len());
+        try_join_all(target.clients.iter().enumerate().map(|(client, api)| async move {
+            for number in (client * share..(client + 1) * share).take_while(|number| *number < LISTED) {
+                api.call(Method::POST, "/api/v1/namespaces/listed/configmaps", config_map(&format!("m-{number}")))
+                    .await?;
+            }
+            anyhow::Ok(())
+        }))
+        .await?;
+        for (client, api) in target.clients.iter().enumerate() {
+            api.call(Method::POST, "/api/v1/namespaces/written/configmaps", config_map(&format!("own-{client}")))
+                .await?;
+        }
+        Ok(target)
+    }
+
+    /// Runs a workload with the first `clients` clients for some time.
+    ///
+    /// # Errors
+    /// The server refuses or goes away.
+    pub async fn run(&self, workload: Workload, clients: usize, time: Duration) -> Result<Rate> {
+        let begin = Instant::now();
+        let each = self.clients.iter().take(clients).enumerate();
+        let times = try_join_all(each.map(|(client, api)| {
+            let (api, next) = (api.clone(), Arc::clone(&self.next));
+            let task = tokio::spawn(client_loop(api, workload, client, next, begin + time));
+            async move { task.await.context("a client panicked")? }
+        }))
+        .await?;
+        let took = begin.elapsed().as_secs_f64();
+        let mut times = times.concat();
+        times.sort_unstable();
+        let at = |share: usize| times.get(times.len() * share / 100).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3);
+        let count = f64::from(u32::try_from(times.len())?);
+        Ok(Rate { per_second: count / took, median_ms: at(50), p99_ms: at(99) })
+    }
+
+    /// [`WATCHERS`] watch one object while it changes; deliveries in a second, over all watchers.
+    ///
+    /// # Errors
+    /// The server refuses or goes away.
+    pub async fn fan_out(&self, kubeconfig: &std::path::Path) -> Result<f64> {
+        let connections =
+            try_join_all((0..WATCHERS / WATCHES_PER_CONNECTION).map(|_| Api::connect(kubeconfig))).await?;
+        let path = "/api/v1/namespaces/written/configmaps?watch=true&fieldSelector=metadata.name%3Down-0";
+        let mut watches = Vec::new();
+        for watcher in 0..WATCHERS {
+            let mut watch = connections[watcher / WATCHES_PER_CONNECTION].watch(path).await?;
+            // The object as it is.
+            watch.next().await?;
+            watches.push(tokio::spawn(async move {
+                for _ in 0..CHANGES {
+                    watch.next().await?.context("the watch ended")?;
+                }
+                anyhow::Ok(())
+            }));
+        }
+        let begin = Instant::now();
+        for change in 0..CHANGES {
+            self.patch(0, u64::try_from(change)?).await?;
+        }
+        for watch in watches {
+            watch.await??;
+        }
+        Ok(f64::from(u32::try_from(WATCHERS * CHANGES)?) / begin.elapsed().as_secs_f64())
+    }
+
+    async fn patch(&self, client: usize, number: u64) -> Result<Bytes> {
+        self.clients[client].call(Method::PATCH, &own(client), patch(&format!("change-{number}"))).await
+    }
+}
+
+/// Sends one request after the other until the end; how long each took.
+async fn client_loop(
+    api: Api,
+    workload: Workload,
+    client: usize,
+    next: Arc<AtomicU64>,
+    end: Instant,
+) -> Result<Vec<Duration>> {
+    let (mut times, mut page) = (Vec::new(), String::new());
+    while Instant::now() < end {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        let begin = Instant::now();
+        match workload {
+            Workload::Create => {
+                let body = config_map(&format!("c-{number}"));
+                api.call(Method::POST, "/api/v1/namespaces/written/configmaps", body).await?;
+            }
+            Workload::Get => {
+                let path = format!("/api/v1/namespaces/listed/configmaps/m-{}", number % LISTED as u64);
+                api.call(Method::GET, &path, "").await?;
+            }
+            Workload::MergePatch => {
+                api.call(Method::PATCH, &own(client), patch(&number.to_string())).await?;
+            }
+            Workload::List => {
+                api.call(Method::GET, "/api/v1/namespaces/listed/configmaps", "").await?;
+            }
+            Workload::Page => {
+                let path = format!("/api/v1/namespaces/listed/configmaps?limit={PAGE}&continue={page}");
+                page = continue_token(&api.call(Method::GET, &path, "").await?);
+            }
+        }
+        times.push(begin.elapsed());
+    }
+    Ok(times)
+}
+
+/// Where the next page begins. It stands in the first bytes of a list.
+fn continue_token(list: &[u8]) -> String {
+    let head = String::from_utf8_lossy(&list[..list.len().min(2_000)]).into_owned();
+    let token = head.split_once("\"continue\":\"").and_then(|(_, rest)| rest.split_once('"'));
+    token.map(|(token, _)| token.to_owned()).unwrap_or_default()
+}
+
+fn own(client: usize) -> String {
+    format!("/api/v1/namespaces/written/configmaps/own-{client}")
+}
+
+fn patch(value: &str) -> String {
+    json!({ "metadata": { "labels": { "changed": value } }, "data": { "changed": value } }).to_string()
+}
+
+fn config_map(name: &str) -> String {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": name, "labels": { "app": "bench", "tier": "data" } },
+        "data": { "text": "x".repeat(900), "name": name },
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_found() {
+        assert_eq!(
+            continue_token(br#"{"kind":"L","metadata":{"resourceVersion":"1","continue":"abc"},"items":[]}"#),
+            "abc"
+        );
+        assert_eq!(continue_token(br#"{"metadata":{},"items":[]}"#), "");
+    }
+}

@@ -1,0 +1,71 @@
+//! Bodies in protobuf, read into the JSON that they mean.
+//!
+//! Clients of the typed kinds (kubectl among them) send `k8s\0` and a `runtime.Unknown { typeMeta, raw }`. One reader,
+//! driven by a table of fields (`protobuf.txt`, made by `xtask/reference/protobuf.py` from facts about the Go types),
+//! reads every kind; a further kind is further lines of the table. Nothing a peer sends makes it panic, recurse deeper
+//! than the table, or take more memory than a few times its length.
+
+mod table;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use serde_json::Value;
+
+pub use wire::WireError;
+
+/// The first bytes of every protobuf body.
+const MAGIC: &[u8] = b"k8s\0";
+/// How much of a body stands in a message about it.
+const SHOWN: usize = 1024;
+
+/// Why a body cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProtobufError {
+    /// It is no envelope with a kind: why, and the body as it stands in messages.
+    Envelope(String),
+    /// The kind cannot be read from protobuf: apiVersion and kind.
+    Unknown(String, String),
+    /// The object inside is damaged: apiVersion, kind, and how.
+    Object(String, String, WireError),
+}
+
+/// Reads a body. An envelope that names no kind is taken to hold `expected` (apiVersion and kind).
+///
+/// # Errors
+/// The body is not a protobuf envelope, or its object is of a kind that is not in the table, or damaged.
+pub fn to_json(body: &[u8], expected: (&str, &str)) -> Result<Value, ProtobufError> {
+    let wrong = |why: &dyn std::fmt::Display| ProtobufError::Envelope(format!("{why} ({})", shown(body)));
+    if body.is_empty() {
+        return Err(wrong(&"empty data"));
+    }
+    let Some(inner) = body.strip_prefix(MAGIC) else {
+        let why = "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]";
+        return Err(wrong(&why));
+    };
+    if inner.is_empty() {
+        return Err(wrong(&"empty body"));
+    }
+    let envelope = wire::envelope(inner).map_err(|error| wrong(&error))?;
+    let given = |found: String, expected: &str| if found.is_empty() { expected.to_owned() } else { found };
+    let (version, kind) = (given(envelope.api_version, expected.0), given(envelope.kind, expected.1));
+    let Some(message) = table::TABLE.kind(&version, &kind) else {
+        return Err(ProtobufError::Unknown(version, kind));
+    };
+    let mut object = match wire::message(&table::TABLE, message, envelope.raw) {
+        Ok(object) => object,
+        Err(error) => return Err(ProtobufError::Object(version, kind, error)),
+    };
+    object.insert("apiVersion".to_owned(), version.into());
+    object.insert("kind".to_owned(), kind.into());
+    Ok(object.into())
+}
+
+/// A body in hexadecimal, as the real server shows it.
+fn shown(body: &[u8]) -> String {
+    if body.is_empty() {
+        return "<empty>".to_owned();
+    }
+    let hex: String = body.iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect();
+    if body.len() > SHOWN { format!("{hex}...") } else { hex }
+}

@@ -1,0 +1,306 @@
+//! The bytes: tags, lengths, values.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use concert_api::Time;
+use serde_json::{Map, Value};
+
+use super::table::{Field, Message, Shape, Sort, Table};
+
+const VARINT: u8 = 0;
+const FIXED64: u8 = 1;
+const BYTES: u8 = 2;
+const START_GROUP: u8 = 3;
+const END_GROUP: u8 = 4;
+const FIXED32: u8 = 5;
+
+/// What is wrong with the bytes, in the words of the real server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WireError {
+    /// They end too early.
+    End,
+    /// A number has more than 64 bits.
+    Overflow,
+    /// A length is negative.
+    NegativeLength,
+    /// A field has the wrong sort of value.
+    WrongType(u8, String),
+    /// There is no such sort of value.
+    IllegalType(u8),
+    /// A field has the number 0: the message and the sort of value.
+    IllegalTag(&'static str, u8),
+    /// A group ends that has not begun.
+    EndGroup(&'static str),
+    /// A group ends too often.
+    UnexpectedEnd,
+}
+
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::End => f.write_str("unexpected EOF"),
+            Self::Overflow => f.write_str("proto: integer overflow"),
+            Self::NegativeLength => f.write_str("proto: negative length found during unmarshaling"),
+            Self::WrongType(found, field) => write!(f, "proto: wrong wireType = {found} for field {field}"),
+            Self::IllegalType(found) => write!(f, "proto: illegal wireType {found}"),
+            Self::IllegalTag(message, found) => write!(f, "proto: {message}: illegal tag 0 (wire type {found})"),
+            Self::EndGroup(message) => write!(f, "proto: {message}: wiretype end group for non-group"),
+            Self::UnexpectedEnd => f.write_str("proto: unexpected end of group"),
+        }
+    }
+}
+
+impl std::error::Error for WireError {}
+
+/// What the envelope says.
+#[derive(Default)]
+pub(super) struct Envelope<'a> {
+    pub(super) api_version: String,
+    pub(super) kind: String,
+    pub(super) raw: &'a [u8],
+}
+
+/// Reads `runtime.Unknown`.
+pub(super) fn envelope(bytes: &[u8]) -> Result<Envelope<'_>, WireError> {
+    let mut found = Envelope::default();
+    let mut reader = Reader(bytes);
+    while let Some((number, wire)) = reader.tag("Unknown")? {
+        match (number, wire) {
+            (1, BYTES) => {
+                let mut kind = Reader(reader.bytes()?);
+                while let Some((number, wire)) = kind.tag("TypeMeta")? {
+                    match (number, wire) {
+                        (1, BYTES) => found.api_version = text(kind.bytes()?),
+                        (2, BYTES) => found.kind = text(kind.bytes()?),
+                        _ => kind.skip(wire)?,
+                    }
+                }
+            }
+            (2, BYTES) => found.raw = reader.bytes()?,
+            _ => reader.skip(wire)?,
+        }
+    }
+    Ok(found)
+}
+
+/// Reads a message. It goes only as deep as messages of the table have each other, and none has itself.
+pub(super) fn message(table: &Table, message: &Message, bytes: &[u8]) -> Result<Map<String, Value>, WireError> {
+    let mut found = Map::new();
+    let mut reader = Reader(bytes);
+    while let Some((number, wire)) = reader.tag(message.name)? {
+        let Some(field) = message.fields.iter().find(|field| field.number == number) else {
+            reader.skip(wire)?;
+            continue;
+        };
+        match field.shape {
+            Shape::One => {
+                let value = value(table, field, wire, &mut reader)?;
+                if field.keeps_zero || !is_zero(&value, field.sort) {
+                    found.insert(field.name.to_owned(), value);
+                }
+            }
+            Shape::Many => {
+                let value = value(table, field, wire, &mut reader)?;
+                let list = found.entry(field.name).or_insert_with(|| Value::Array(Vec::new()));
+                list.as_array_mut().into_iter().for_each(|list| list.push(value.clone()));
+            }
+            Shape::Map => {
+                check(wire, BYTES, field)?;
+                let (key, value) = entry(table, field, reader.bytes()?)?;
+                let map = found.entry(field.name).or_insert_with(|| Value::Object(Map::new()));
+                map[key] = value;
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// An entry of a map: a message of a key and a value.
+fn entry(table: &Table, field: &Field, bytes: &[u8]) -> Result<(String, Value), WireError> {
+    let mut reader = Reader(bytes);
+    let (mut key, mut found) = (String::new(), None);
+    while let Some((number, wire)) = reader.tag(field.name)? {
+        match number {
+            1 => {
+                check(wire, BYTES, field)?;
+                key = text(reader.bytes()?);
+            }
+            2 => found = Some(value(table, field, wire, &mut reader)?),
+            _ => reader.skip(wire)?,
+        }
+    }
+    let empty = if field.sort == Sort::List { Value::Array(Vec::new()) } else { "".into() };
+    Ok((key, found.unwrap_or(empty)))
+}
+
+fn value(table: &Table, field: &Field, wire: u8, reader: &mut Reader<'_>) -> Result<Value, WireError> {
+    match field.sort {
+        Sort::Bool | Sort::Integer => {
+            check(wire, VARINT, field)?;
+            let number = reader.varint()?;
+            Ok(if field.sort == Sort::Bool { Value::Bool(number != 0) } else { number.cast_signed().into() })
+        }
+        Sort::Double => {
+            check(wire, FIXED64, field)?;
+            let bytes: [u8; 8] = reader.take(8)?.try_into().map_err(|_| WireError::End)?;
+            Ok(f64::from_le_bytes(bytes).into())
+        }
+        Sort::Text | Sort::Bytes | Sort::Time | Sort::MicroTime | Sort::Fields | Sort::List | Sort::Message(_) => {
+            check(wire, BYTES, field)?;
+            let bytes = reader.bytes()?;
+            match field.sort {
+                Sort::Text => Ok(text(bytes).into()),
+                Sort::Bytes => Ok(STANDARD.encode(bytes).into()),
+                Sort::Time => time(bytes, false),
+                Sort::MicroTime => time(bytes, true),
+                Sort::Fields => Ok(fields(bytes)?),
+                Sort::List => list(bytes),
+                Sort::Message(place) => Ok(message(table, &table.messages[place], bytes)?.into()),
+                Sort::Bool | Sort::Integer | Sort::Double => Ok(Value::Null),
+            }
+        }
+    }
+}
+
+/// Whether Go would leave the value out.
+fn is_zero(value: &Value, sort: Sort) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty() && sort != Sort::Bytes,
+        Value::Array(_) | Value::Object(_) => false,
+    }
+}
+
+fn check(found: u8, expected: u8, field: &Field) -> Result<(), WireError> {
+    if found == expected {
+        return Ok(());
+    }
+    // As the field is called in Go.
+    let mut letters = field.name.chars();
+    let name = match field.name {
+        "metadata" => "ObjectMeta".to_owned(),
+        _ => letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect(),
+    };
+    Err(WireError::WrongType(found, name))
+}
+
+/// Seconds and nanoseconds; nothing at all is no time.
+fn time(bytes: &[u8], micro: bool) -> Result<Value, WireError> {
+    let mut reader = Reader(bytes);
+    let (mut seconds, mut nanos) = (0, 0);
+    while let Some((number, wire)) = reader.tag("Timestamp")? {
+        match (number, wire) {
+            (1, VARINT) => seconds = reader.varint()?.cast_signed(),
+            (2, VARINT) => nanos = reader.varint()?.cast_signed(),
+            _ => reader.skip(wire)?,
+        }
+    }
+    // The years 1 to 9999 are those that can be written.
+    if bytes.is_empty() || !(-62_135_596_800..=253_402_300_799).contains(&seconds) {
+        return Ok(Value::Null);
+    }
+    let whole = Time::from_unix_seconds(seconds).to_string();
+    if !micro {
+        return Ok(whole.into());
+    }
+    let micros = nanos.clamp(0, 999_999_999) / 1000;
+    Ok(format!("{}.{micros:06}Z", whole.trim_end_matches('Z')).into())
+}
+
+/// `FieldsV1`: JSON in bytes.
+fn fields(bytes: &[u8]) -> Result<Value, WireError> {
+    let mut reader = Reader(bytes);
+    let mut found = Value::Null;
+    while let Some((number, wire)) = reader.tag("FieldsV1")? {
+        match (number, wire) {
+            (1, BYTES) => found = serde_json::from_slice(reader.bytes()?).unwrap_or_default(),
+            _ => reader.skip(wire)?,
+        }
+    }
+    Ok(found)
+}
+
+fn list(bytes: &[u8]) -> Result<Value, WireError> {
+    let mut reader = Reader(bytes);
+    let mut found = Vec::new();
+    while let Some((number, wire)) = reader.tag("ExtraValue")? {
+        match (number, wire) {
+            (1, BYTES) => found.push(text(reader.bytes()?).into()),
+            _ => reader.skip(wire)?,
+        }
+    }
+    Ok(Value::Array(found))
+}
+
+/// What is no text becomes text, as Go writes it.
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// The next field's number and the sort of its value; `None` at the end.
+    fn tag(&mut self, message: &'static str) -> Result<Option<(u64, u8)>, WireError> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        let tag = self.varint()?;
+        let (number, wire) = (tag >> 3, (tag & 7) as u8);
+        match wire {
+            END_GROUP => Err(WireError::EndGroup(message)),
+            _ if number == 0 => Err(WireError::IllegalTag(message, wire)),
+            _ => Ok(Some((number, wire))),
+        }
+    }
+
+    fn varint(&mut self) -> Result<u64, WireError> {
+        let mut number: u64 = 0;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = self.0.split_first().ok_or(WireError::End)?;
+            self.0 = rest;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(WireError::Overflow)
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], WireError> {
+        let (taken, rest) = self.0.split_at_checked(length).ok_or(WireError::End)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], WireError> {
+        let length = self.varint()?.cast_signed();
+        let length = usize::try_from(length).map_err(|_| WireError::NegativeLength)?;
+        self.take(length)
+    }
+
+    /// Leaves out a value. Groups are counted, not entered.
+    fn skip(&mut self, wire: u8) -> Result<(), WireError> {
+        let mut wire = wire;
+        let mut depth = 0usize;
+        loop {
+            match wire {
+                VARINT => drop(self.varint()?),
+                FIXED64 => drop(self.take(8)?),
+                BYTES => drop(self.bytes()?),
+                START_GROUP => depth += 1,
+                END_GROUP => depth = depth.checked_sub(1).ok_or(WireError::UnexpectedEnd)?,
+                FIXED32 => drop(self.take(4)?),
+                other => return Err(WireError::IllegalType(other)),
+            }
+            if depth == 0 {
+                return Ok(());
+            }
+            wire = (self.varint()? & 7) as u8;
+        }
+    }
+}
