@@ -10,6 +10,7 @@ use concert_store::{Expect, Op, Write, WriteError};
 use serde_json::{Value, json};
 
 use crate::Server;
+use crate::admission::{Operation, Review};
 use crate::encode;
 use crate::kinds;
 use crate::target::Target;
@@ -46,6 +47,8 @@ impl Server {
                 return Err(Status::forbidden(&target.resource.id, &name, "this namespace may not be deleted"));
             }
             check_preconditions(target, options, &object, &name)?;
+            let review = Review::of(Operation::Delete, target, &name, Some(&object), options.dry_run);
+            self.consult(&review, &object).await?;
             let marked = self.marked(target, &object, options);
             let gone = is_released(&target.resource, &marked);
             if !gone && marked == object {

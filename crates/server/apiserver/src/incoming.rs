@@ -3,7 +3,7 @@
 use concert_api::{FieldError, Status};
 use serde_json::Value;
 
-use crate::body::Media;
+use crate::body::{self, Document, Media};
 use crate::target::{FieldValidation, Target};
 
 /// A decoded object and what the client should be warned about.
@@ -21,21 +21,24 @@ pub(crate) fn read(
     validation: FieldValidation,
 ) -> Result<Incoming, Status> {
     let kind = &target.resource.kind;
-    let decoded = media.decode(body).map_err(|error| {
-        let body = String::from_utf8_lossy(&body[..body.len().min(200)]);
-        Status::bad_request(format!(
-            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {error} ({body})"
-        ))
+    let unrecognized = |why: &str| {
+        let body = body::shown(body);
+        Status::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why} ({body})"))
+    };
+    let document = media.decode(body).map_err(|error| match media {
+        Media::Yaml if error.starts_with("yaml") => unrecognized(&error),
+        Media::Json | Media::Yaml => unrecognized(&format!("couldn't get version/kind; {error}")),
     })?;
-    let mut value = decoded.value;
+    let mut value = document.value.clone();
     if !value.is_object() {
-        return Err(Status::bad_request(format!(
-            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: json: cannot unmarshal into Go value of type struct"
+        let found = crate::delete::json_type(&value);
+        return Err(unrecognized(&format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
         )));
     }
     whole_numbers(&mut value);
     check_type(target, &mut value, body)?;
-    finish(target, value, &decoded.duplicates, validation)
+    finish(target, value, Some(&document), validation)
 }
 
 /// Prunes and defaults an object that a patch has made, as if it had been sent.
@@ -43,7 +46,7 @@ pub(crate) fn patched(target: &Target, mut value: Value, validation: FieldValida
     whole_numbers(&mut value);
     check_patched_version(target, &value)?;
     let shown = value.to_string();
-    let read = check_type(target, &mut value, b"").and_then(|()| finish(target, value, &[], validation));
+    let read = check_type(target, &mut value, b"").and_then(|()| finish(target, value, None, validation));
     read.map_err(|status| unreadable(&shown, status))
 }
 
@@ -73,7 +76,7 @@ fn unreadable(shown: &str, status: Status) -> Status {
 fn finish(
     target: &Target,
     mut value: Value,
-    duplicates: &[String],
+    sent: Option<&Document>,
     validation: FieldValidation,
 ) -> Result<Incoming, Status> {
     let version = target.version();
@@ -92,19 +95,20 @@ fn finish(
             version.schema.prune(&mut value)
         }
     };
-    let duplicates = duplicates.iter().map(|path| format!("duplicate field {path:?}"));
-    let warnings: Vec<String> =
-        duplicates.chain(unknown.iter().map(|path| format!("unknown field {path:?}"))).collect();
+    let unknown: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
     let warnings = match validation {
         FieldValidation::Ignore => Vec::new(),
-        FieldValidation::Warn => warnings,
-        FieldValidation::Strict if warnings.is_empty() => warnings,
+        FieldValidation::Warn => [sent.map(Document::warnings).unwrap_or_default(), unknown].concat(),
         FieldValidation::Strict => {
-            return Err(Status::bad_request(format!(
-                "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {}",
-                version.gvk.version,
-                warnings.join(", ")
-            )));
+            let refusals = [sent.map(Document::refusals).unwrap_or_default(), unknown].concat();
+            if !refusals.is_empty() {
+                return Err(Status::bad_request(format!(
+                    "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {}",
+                    version.gvk.version,
+                    refusals.join(", ")
+                )));
+            }
+            Vec::new()
         }
     };
     if target.resource.is_custom() {
@@ -138,10 +142,11 @@ fn check_type(target: &Target, value: &mut Value, body: &[u8]) -> Result<(), Sta
     let (api_version, kind) = (found("apiVersion"), found("kind"));
     if target.resource.is_custom() {
         if kind.is_empty() {
-            let body = String::from_utf8_lossy(&body[..body.len().min(200)]);
+            let text = String::from_utf8_lossy(&body[..body.len().min(2048)]);
             return Err(Status::bad_request(format!(
-                "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{body}'",
-                gvk.kind
+                "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing in '{text}' ({})",
+                gvk.kind,
+                body::shown(body)
             )));
         }
         if api_version != expected {

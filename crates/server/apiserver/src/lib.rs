@@ -28,6 +28,7 @@
 //! differs from the real server is listed in `docs/differences.md`.
 
 mod access;
+mod admission;
 mod auth;
 mod beside;
 mod body;
@@ -62,6 +63,7 @@ mod watch;
 mod write;
 
 pub use access::Authorization;
+pub use admission::{Admission, Operation, Review, Verdict};
 pub use auth::tokens::{TokenFile, TokenFileError};
 pub use auth::{Token, User};
 pub use concert_store as store;

@@ -49,8 +49,8 @@ pub(crate) fn before(target: &Target, object: &Value) -> Result<Value, Status> {
 
 /// Reads a Scale from the body of a PUT.
 pub(crate) fn read(media: Media, body: &[u8], validation: FieldValidation) -> Result<Incoming, Status> {
-    let decoded = media.decode(body).map_err(|error| Status::bad_request(error.to_string()))?;
-    let value = decoded.value;
+    let document = media.decode(body).map_err(Status::bad_request)?;
+    let value = document.value.clone();
     let text = |field: &str| value[field].as_str().unwrap_or_default();
     if !value.is_object() || !matches!((text("apiVersion"), text("kind")), ("" | "autoscaling/v1", "" | "Scale")) {
         let why = "no kind is registered for the type v1.Scale in scheme \"pkg/runtime/scheme.go:111\"";
@@ -62,15 +62,17 @@ pub(crate) fn read(media: Media, body: &[u8], validation: FieldValidation) -> Re
         )));
     }
     let unknown = unknown_fields(&value).into_iter().map(|path| format!("unknown field {path:?}"));
-    let warnings: Vec<String> =
-        decoded.duplicates.iter().map(|path| format!("duplicate field {path:?}")).chain(unknown).collect();
+    let unknown: Vec<String> = unknown.collect();
     match validation {
-        FieldValidation::Strict if !warnings.is_empty() => Err(Status::bad_request(format!(
-            "Scale in version \"v1\" cannot be handled as a Scale: strict decoding error: {}",
-            warnings.join(", ")
-        ))),
         FieldValidation::Ignore => Ok(Incoming { value, warnings: Vec::new() }),
-        FieldValidation::Strict | FieldValidation::Warn => Ok(Incoming { value, warnings }),
+        FieldValidation::Warn => Ok(Incoming { value, warnings: [document.warnings(), unknown].concat() }),
+        FieldValidation::Strict => match [document.refusals(), unknown].concat() {
+            refusals if refusals.is_empty() => Ok(Incoming { value, warnings: Vec::new() }),
+            refusals => Err(Status::bad_request(format!(
+                "Scale in version \"v1\" cannot be handled as a Scale: strict decoding error: {}",
+                refusals.join(", ")
+            ))),
+        },
     }
 }
 

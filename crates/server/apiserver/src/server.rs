@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::access::Access;
+use crate::admission::{Admission, Hooks};
 use crate::auth::User;
 use crate::beside::Parsed;
 use crate::body::{Media, content_type, unsupported_media};
@@ -74,12 +75,22 @@ struct Inner {
     housekeeping: Housekeeping,
     /// With what clients verify this server.
     certificate: OnceLock<Arc<str>>,
+    hooks: Hooks,
 }
 
 impl Inner {
-    fn new(store: Store<Parsed>, registry: Registry, access: Access, world: World, housekeeping: Housekeeping) -> Self {
-        let (stop, background) = (watch::Sender::new(false), Mutex::default());
-        Self { store, registry, access, world, stop, background, housekeeping, certificate: OnceLock::new() }
+    fn new(store: Store<Parsed>, registry: Registry, access: Access, world: World, hooks: Hooks) -> Self {
+        Self {
+            store,
+            registry,
+            access,
+            world,
+            stop: watch::Sender::new(false),
+            background: Mutex::default(),
+            housekeeping: Housekeeping::default(),
+            certificate: OnceLock::new(),
+            hooks,
+        }
     }
 }
 
@@ -98,8 +109,16 @@ impl Server {
     /// # Panics
     /// Never: writing to memory does not fail.
     pub async fn in_memory(world: World) -> Self {
+        Self::in_memory_admitting(world, Vec::new()).await
+    }
+
+    /// An empty server in memory whose writes pass these hooks.
+    ///
+    /// # Panics
+    /// If a hook refuses the first namespaces.
+    pub async fn in_memory_admitting(world: World, hooks: Vec<Arc<dyn Admission>>) -> Self {
         let store = Store::in_memory(&world, Window::default());
-        let server = Self::on(store, world).await.expect("memory does not fail");
+        let server = Self::on(store, world, hooks).await.expect("memory does not fail");
         server.settled().await;
         server
     }
@@ -109,7 +128,7 @@ impl Server {
     /// # Errors
     /// They leave no room for the first namespaces.
     pub async fn in_memory_with(options: Options, world: World) -> Result<Self, StartError> {
-        let server = Self::on(Store::in_memory_with(options, &world), world).await?;
+        let server = Self::on(Store::in_memory_with(options, &world), world, Vec::new()).await?;
         server.settled().await;
         Ok(server)
     }
@@ -119,14 +138,27 @@ impl Server {
     /// # Errors
     /// The directory cannot be used, is in use by another process, or holds a damaged store.
     pub async fn open(directory: &FilePath, options: Options, world: World) -> Result<Self, StartError> {
-        let store = Store::open(directory, options, &world)?;
-        Self::on(store, world).await
+        Self::open_admitting(directory, options, world, Vec::new()).await
     }
 
-    async fn on(store: Store<Parsed>, world: World) -> Result<Self, StartError> {
+    /// A server on the store in `directory` whose writes pass these hooks.
+    ///
+    /// # Errors
+    /// As [`Server::open`].
+    pub async fn open_admitting(
+        directory: &FilePath,
+        options: Options,
+        world: World,
+        hooks: Vec<Arc<dyn Admission>>,
+    ) -> Result<Self, StartError> {
+        let store = Store::open(directory, options, &world)?;
+        Self::on(store, world, hooks).await
+    }
+
+    async fn on(store: Store<Parsed>, world: World, hooks: Vec<Arc<dyn Admission>>) -> Result<Self, StartError> {
         let registry = Registry::default();
         registry.refresh(&store.snapshot());
-        let inner = Inner::new(store, registry, Access::default(), world, Housekeeping::default());
+        let inner = Inner::new(store, registry, Access::default(), world, Hooks(hooks.into()));
         let server = Self(Arc::new(inner));
         server.prepare().await.map_err(|status| StartError::Prepare(status.message))?;
         server.sweep();
@@ -158,7 +190,8 @@ impl Server {
     pub fn fork(&self, world: World) -> Self {
         let store = self.0.store.fork(&world, Window::default());
         let registry = self.0.registry.fork();
-        let mut inner = Inner::new(store, registry, self.0.access.fork(), world, self.0.housekeeping.fork());
+        let mut inner = Inner::new(store, registry, self.0.access.fork(), world, self.0.hooks.clone());
+        inner.housekeeping = self.0.housekeeping.fork();
         inner.certificate = self.0.certificate.clone();
         Self(Arc::new(inner))
     }
@@ -220,6 +253,10 @@ impl Server {
 
     pub(crate) fn downgrade(&self) -> WeakServer {
         WeakServer(Arc::downgrade(&self.0))
+    }
+
+    pub(crate) fn hooks(&self) -> &Hooks {
+        &self.0.hooks
     }
 
     pub(crate) fn housekeeping(&self) -> &Housekeeping {

@@ -1,7 +1,7 @@
 //! Creating, replacing and patching: one pipeline for every kind, in the order of the real server.
 //!
-//! decode → prune → default → path agreement → server-owned metadata → strategy (generation, status) → rules and
-//! schema → compare-and-swap. A patch is read, changed and written again until nobody came between.
+//! decode → prune → default → path agreement → server-owned metadata → mutating hooks → strategy (generation, status) →
+//! rules and schema → validating hooks → compare-and-swap. A patch is read, changed and written again until nobody came between.
 
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use concert_store::{Expect, Key, Op, Write, WriteError};
 use serde_json::Value;
 
 use crate::Server;
+use crate::admission::{Operation, Review};
 use crate::beside::Stored;
 use crate::body::Media;
 use crate::encode;
@@ -78,8 +79,11 @@ impl Server {
             let mut object = sent.clone();
             rules::prepare_new(target, &mut object, self.now(), &self.world().random)?;
             let guards = self.check_parents(target, &object)?;
-            self.prepare_created(target, &mut object)?;
             let name = meta::text(&object, "name").to_owned();
+            let review = Review::of(Operation::Create, target, &name, None, query.dry_run);
+            warnings.extend(self.mutate(target, &review, &mut object).await?);
+            self.prepare_created(target, &mut object)?;
+            warnings.extend(self.consult(&review, &object).await?);
             if query.dry_run {
                 let object = encode::finished(target.version(), &object, "");
                 return Ok(Written { code: 201, object, warnings });
@@ -150,7 +154,7 @@ impl Server {
                 return Err(Status::not_found(&target.resource.id, &name));
             };
             let old = encode::tree(&target.resource, target.version(), entry)?;
-            let update = self.prepare_updated(target, query, change, entry, &old)?;
+            let update = self.prepare_updated(target, query, change, entry, &old).await?;
             let served = |entry: &Stored| encode::served(&target.resource, target.version(), entry);
             let written = |object| Written { code: 200, object, warnings: update.warnings.clone() };
             if update.object == old {
@@ -184,7 +188,7 @@ impl Server {
     }
 
     /// The strategy and the rules for a changed object.
-    fn prepare_updated(
+    async fn prepare_updated(
         &self,
         target: &Target,
         query: &Query,
@@ -193,6 +197,9 @@ impl Server {
         old: &Value,
     ) -> Result<Update, Status> {
         let Incoming { value: mut sent, mut warnings } = changed(target, query, change, old)?;
+        let name = target.name.as_deref().unwrap_or_default();
+        let review = Review::of(Operation::Update, target, name, Some(old), query.dry_run);
+        warnings.extend(self.mutate(target, &review, &mut sent).await?);
         let stage = if change.is_patch() { Stage::Admitted } else { Stage::Sent };
         warnings.extend(owners::deduplicate(&mut sent, stage));
         warnings.extend(owners::finalizer_warnings(target, &sent, Some(old)));
@@ -225,6 +232,7 @@ impl Server {
         if target.resource.id == kinds::definitions() && target.part != Part::Status {
             self.establish(&mut object, Some(old));
         }
+        warnings.extend(self.consult(&review, &object).await?);
         Ok(Update { object, warnings, conditional })
     }
 

@@ -60,7 +60,7 @@ impl DeleteOptions {
             let policy = policy(query.propagation.as_deref(), orphan)?;
             return Ok(Self { dry_run: query.dry_run, policy, ..Self::default() });
         }
-        let value = media.decode(body).map_err(|error| Status::bad_request(error.to_string()))?.value;
+        let value = media.decode(body).map_err(Status::bad_request)?.value;
         check_shape(&value)?;
         let text = |value: &Value| value.as_str().map(str::to_owned);
         Ok(Self {

@@ -8,6 +8,8 @@ use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 
+mod admission;
+mod bodies;
 mod collections;
 mod face;
 mod garbage;
