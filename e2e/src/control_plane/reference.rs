@@ -79,7 +79,8 @@ impl Reference {
         let key = rcgen::KeyPair::generate().map_err(std::io::Error::other)?;
         fs::write(directory.join("service-account.key"), key.serialize_pem())?;
         fs::write(directory.join("service-account.pub"), key.public_key_pem())?;
-        fs::write(directory.join("tokens.csv"), format!("{TOKEN},admin,admin,system:masters\n"))?;
+        // Named as the administrator of `concert serve`, so that both say the same of who asks.
+        fs::write(directory.join("tokens.csv"), format!("{TOKEN},concert-admin,,system:masters\n"))?;
         // The server signs this certificate when it starts first; the file holds its authority too.
         let authority = directory.join("certificates/apiserver.crt");
         let text = format!(
