@@ -93,7 +93,7 @@ impl Server {
     /// Finds the objects of a list at one revision.
     pub(crate) async fn page(&self, target: &Target, query: &Query) -> Result<Page, Status> {
         let selection = Selection::of(target, query)?;
-        let (snapshot, after) = self.listed_state(query).await?;
+        let (snapshot, after) = self.listed_state(target, query).await?;
         let namespace = selection.namespace.as_deref();
         let limit = if query.limit == 0 || query.resource_version == "0" { usize::MAX } else { query.limit };
         let mut entries = Vec::new();
@@ -109,7 +109,7 @@ impl Server {
         let rest = if entries.len() == limit && !selection.is_single() { objects.count() } else { 0 };
         let revision = snapshot.revision();
         let continue_token = match last {
-            Some(last) if rest > 0 => token::write(Some(revision), &last),
+            Some(last) if rest > 0 => token::write(target, Some(revision), &last),
             _ => String::new(),
         };
         let remaining = (rest > 0 && !selection.is_narrowed()).then_some(rest);
@@ -117,15 +117,19 @@ impl Server {
     }
 
     /// The state that a list reads, and the key after which it goes on.
-    async fn listed_state(&self, query: &Query) -> Result<(Snapshot<Parsed>, Option<ObjectKey>), Status> {
+    async fn listed_state(
+        &self,
+        target: &Target,
+        query: &Query,
+    ) -> Result<(Snapshot<Parsed>, Option<ObjectKey>), Status> {
         options::check_list(query)?;
         if !query.continue_token.is_empty() {
-            let (revision, start) = token::read(&query.continue_token)?;
+            let (revision, start) = token::read(target, &query.continue_token)?;
             let Some(revision) = revision else { return Ok((self.store().snapshot(), Some(start))) };
             let snapshot = self.store().snapshot_at(revision).map_err(|error| match error {
                 RevisionError::Compacted { .. } => {
                     let mut status = Status::expired(EXPIRED_TOKEN);
-                    status.continue_token = token::write(None, &start);
+                    status.continue_token = token::write(target, None, &start);
                     status
                 }
                 RevisionError::Future { asked, current } => Status::too_large_revision(asked, current),

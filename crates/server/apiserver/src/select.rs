@@ -57,7 +57,10 @@ impl Selection {
     pub(crate) fn of(target: &Target, query: &Query) -> Result<Self, Status> {
         let mut paths = BTreeMap::new();
         for field in query.fields.fields() {
-            if matches!(field, "metadata.name" | "metadata.namespace") {
+            let resource = &target.resource;
+            if field == "metadata.name"
+                || (field == "metadata.namespace" && (resource.namespaced || !resource.is_custom()))
+            {
                 continue;
             }
             let path = path_of(target, field).ok_or_else(|| refused(target, field))?;

@@ -315,11 +315,10 @@ fn field_validation(method: &Method, value: &str) -> Result<FieldValidation, Sta
 }
 
 fn is_dry(method: &Method, values: &[String]) -> Result<bool, Status> {
-    let said: Vec<&str> = values.iter().map(String::as_str).filter(|value| !value.is_empty()).collect();
-    if said.iter().all(|value| *value == "All") {
-        return Ok(!said.is_empty());
+    if values.iter().all(|value| value == "All") {
+        return Ok(!values.is_empty());
     }
-    Err(unsupported(method, "dryRun", said.into(), &["All"]))
+    Err(unsupported(method, "dryRun", values.into(), &["All"]))
 }
 
 #[cfg(test)]
