@@ -18,8 +18,8 @@ use disk::{Disk, Failure, Fault, Image, Io, SECTOR};
 use workload::{Dice, Model, Workload, run};
 
 /// Images of each test: together more than [`IMAGES`].
-const CUTS: usize = 8_000;
-const FLIPS: usize = 10_000;
+const CUTS: usize = 7_000;
+const FLIPS: usize = 11_000;
 const SECOND_CRASHES: usize = 1_400;
 const FAILURES: usize = 1_000;
 const IMAGES: usize = 20_000;
@@ -135,7 +135,7 @@ impl Cut<'_> {
 fn power_is_lost_at_any_operation() {
     let mut images = 0;
     for (durability, writes) in
-        [(Durability::Sync, 200), (Durability::Interval(Duration::from_millis(1)), 200), (Durability::None, 200)]
+        [(Durability::Sync, 160), (Durability::Interval(Duration::from_millis(5)), 200), (Durability::None, 200)]
     {
         let demand = if durability == Durability::Sync { Demand::Everything } else { Demand::SomePast };
         let Workload { disk, model, .. } = run(Disk::default(), options(durability), writes, 7);
