@@ -11,6 +11,7 @@ use crate::{FieldError, GroupResource, Gvk};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cause {
     /// A word for programs.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// In words.
     pub message: String,
@@ -32,6 +33,8 @@ pub struct Status {
     pub details: Option<Box<Details>>,
     /// A token with which a list can go on all the same; empty if there is none.
     pub continue_token: String,
+    /// What the client should know all the same: sent as headers.
+    pub warnings: Vec<String>,
 }
 
 /// What a [`Status`] is about.
@@ -67,7 +70,14 @@ impl Status {
     /// A failure with a code, a reason and a message.
     #[must_use]
     pub fn failure(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None, continue_token: String::new() }
+        Self {
+            code,
+            reason,
+            message: message.into(),
+            details: None,
+            continue_token: String::new(),
+            warnings: Vec::new(),
+        }
     }
 
     /// 404: no such object.
@@ -107,7 +117,13 @@ impl Status {
     #[must_use]
     pub fn invalid(gvk: &Gvk, name: &str, errors: &[FieldError]) -> Self {
         let kind = if gvk.group.is_empty() { gvk.kind.clone() } else { format!("{}.{}", gvk.kind, gvk.group) };
-        let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        let mut texts: Vec<String> = Vec::with_capacity(errors.len());
+        for text in errors.iter().map(ToString::to_string) {
+            // What two rules say is a cause twice, and said once.
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
         let texts = if texts.len() == 1 { texts.concat() } else { format!("[{}]", texts.join(", ")) };
         let details = Details {
             name: name.to_owned(),
@@ -194,6 +210,13 @@ impl Status {
     #[must_use]
     pub fn with(mut self, details: Details) -> Self {
         self.details = Some(Box::new(details));
+        self
+    }
+
+    /// With warnings beside it.
+    #[must_use]
+    pub fn warning(mut self, warnings: &[String]) -> Self {
+        self.warnings.extend_from_slice(warnings);
         self
     }
 

@@ -122,6 +122,9 @@ impl Patched {
 
     fn replace(&mut self, path: &str, value: &Value) -> Result<(), String> {
         if path.is_empty() {
+            if !matches!(value, Value::Object(_) | Value::Array(_)) {
+                return Err("a document is an object or a list".to_owned());
+            }
             self.depth = 0;
             self.check_depth(0, value)?;
             self.value = value.clone();

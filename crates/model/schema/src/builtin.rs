@@ -83,6 +83,8 @@ pub struct Builtin {
     pub create_on_update: bool,
     /// Whether its objects are questions: answered when they are created, and not kept.
     pub answered: bool,
+    /// Whether a deletion is answered with the object that is gone.
+    pub returned: bool,
     /// Where its objects are stored: events of both groups are the same objects.
     pub stored_as: GroupResource,
     /// The name of its schema among the [`definitions`].
@@ -114,6 +116,7 @@ struct Row {
     unconditional_update: bool,
     create_on_update: bool,
     answered: bool,
+    returned: bool,
     stored_group: &'static str,
     definition: &'static str,
     columns: fn() -> Vec<Column>,
@@ -134,6 +137,7 @@ const DEFAULT: Row = Row {
     unconditional_update: true,
     create_on_update: false,
     answered: false,
+    returned: false,
     stored_group: "",
     definition: "",
     columns: plain_columns,
@@ -198,6 +202,7 @@ static ROWS: [Row; 18] = [
         plural: "serviceaccounts",
         singular: "serviceaccount",
         short_names: &["sa"],
+        returned: true,
         definition: "io.k8s.api.core.v1.ServiceAccount",
         ..DEFAULT
     },
@@ -377,6 +382,7 @@ impl Builtin {
             unconditional_update: row.unconditional_update,
             create_on_update: row.create_on_update,
             answered: row.answered,
+            returned: row.returned,
             stored_as: GroupResource::new(row.stored_group, row.plural),
             definition: row.definition,
             schema: DEFINITIONS.get(row.definition).cloned().expect("builtin.json has every definition of the table"),

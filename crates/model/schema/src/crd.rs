@@ -1,6 +1,7 @@
 //! The typed view of a CustomResourceDefinition.
 
 mod check;
+mod tidy;
 
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 use crate::{Column, JsonPath, Schema};
 
 pub(crate) use check::check;
+pub use tidy::unrecognized_formats;
 
 /// Where the objects of a kind live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,6 +245,7 @@ pub(crate) fn prepare(object: &mut Value, _old: Option<&Value>) {
         for name in ["served", "storage"] {
             version.entry(name).or_insert_with(|| false.into());
         }
+        tidy::version(version);
     }
 }
 

@@ -47,7 +47,7 @@ mod schema;
 
 pub use builtin::{Builtin, NameRule, builtins, convert_event, definitions, token_request};
 pub use column::Column;
-pub use crd::{Conversion, Definition, Names, Scale, Scope, Version, established_status};
+pub use crd::{Conversion, Definition, Names, Scale, Scope, Version, established_status, unrecognized_formats};
 pub use duration::human_duration;
 pub use json_path::{JsonPath, PathError};
 pub use schema::{Kind, ListType, Schema};

@@ -26,6 +26,10 @@ use concert_cel::Pattern;
 pub(crate) use build::Definitions;
 pub(crate) use decode::dns_1035_faults;
 use format::Format;
+pub(crate) use format::is_known as is_known_format;
+
+/// Where an error is that has no field of its own.
+const NOWHERE: &str = "<nil>";
 
 static EMPTY: LazyLock<Node> = LazyLock::new(Node::default);
 
@@ -200,6 +204,21 @@ impl Schema {
         self.judge(new, Some(old))
     }
 
+    /// As [`Schema::validate_update`], for a change of nothing but the status: only that is judged, and messages name
+    /// fields from there.
+    #[must_use]
+    pub fn validate_status(&self, new: &Value, old: &Value) -> FieldErrors {
+        let mut errors = match (self.member("status"), new.get("status")) {
+            (Some(schema), Some(status)) => validate::errors(schema, status, old.get("status"), ""),
+            _ => FieldErrors::new(),
+        };
+        for error in errors.iter_mut().filter(|error| error.field != NOWHERE) {
+            error.field = member_path("status", &error.field).trim_end_matches('.').to_owned();
+        }
+        errors.extend(self.judge_rest(new, Some(old)));
+        errors
+    }
+
     /// Runs the CEL rules on an object, after everything else has been judged: `errors` is what was found, and gets what
     /// the rules find. Where an error would make rules see what no schema allows, they are not run, and that is told.
     /// Gives warnings: what rules say about parts that were the same in `old`.
@@ -210,7 +229,13 @@ impl Schema {
 
     fn judge(&self, object: &Value, old: Option<&Value>) -> FieldErrors {
         let mut errors = validate::errors(self, object, old, "");
-        errors.extend(decode::embedded_errors(self, object));
+        errors.extend(self.judge_rest(object, old));
+        errors
+    }
+
+    /// Embedded objects, and items that may not repeat.
+    fn judge_rest(&self, object: &Value, old: Option<&Value>) -> FieldErrors {
+        let mut errors = decode::embedded_errors(self, object);
         let mut repeated = FieldErrors::new();
         listtype::check(self, object, "", &mut repeated);
         // Repeated items anywhere in the old object forgive all of them in the new one, as in the real server.
@@ -349,5 +374,5 @@ fn member_path(path: &str, name: &str) -> String {
 
 /// An error that has no field of its own.
 fn unplaced(detail: String) -> FieldError {
-    FieldError::invalid("<nil>", "", detail)
+    FieldError::invalid(NOWHERE, "", detail)
 }

@@ -23,10 +23,6 @@ use crate::write::is_released;
 const NAMESPACE: &str = "kubernetes";
 
 impl Server {
-    pub(crate) fn has_instances(&self, definition: &str) -> bool {
-        self.store().snapshot().count(&instances_of(definition)) > 0
-    }
-
     /// Empties it to the end, even if the client that asked for it goes away.
     pub(crate) fn empty_whatever_happens(&self, owner: Key) -> Work {
         if !owns_others(&owner.resource) {
@@ -124,10 +120,10 @@ impl Server {
             let Ok(before) = encode::tree(&resource, version, entry) else { return };
             let mut object = before.clone();
             change(&mut object);
-            if object == before {
+            let last = meta::is_deleting(&object) && is_released(&resource, &object);
+            if object == before && !last {
                 return;
             }
-            let last = meta::is_deleting(&object) && is_released(&resource, &object);
             let draft = encode::draft(&resource, version, if last { &before } else { &object });
             let op = if last { Op::Delete(draft) } else { Op::Put(draft) };
             let write = Write { key: key.clone(), expect: Expect::Revision(entry.revision), guards: Vec::new(), op };
@@ -166,7 +162,7 @@ fn written_as<'a>(resource: &'a Resource, entry: &Stored) -> &'a Version {
 }
 
 /// Namespaces and definitions take other objects with them.
-fn owns_others(resource: &GroupResource) -> bool {
+pub(crate) fn owns_others(resource: &GroupResource) -> bool {
     *resource == kinds::namespaces() || *resource == kinds::definitions()
 }
 

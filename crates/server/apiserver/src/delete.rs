@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::Server;
 use crate::admission::{Operation, Review};
+use crate::contents::owns_others;
 use crate::encode;
 use crate::kinds;
 use crate::target::Target;
@@ -28,7 +29,7 @@ const PERMANENT: [&str; 3] = ["default", "kube-public", "kube-system"];
 pub(crate) enum Deleted {
     /// Gone: a Status that says so.
     Gone(Value),
-    /// Marked: the object.
+    /// Marked, or gone and of a kind that is answered with itself: the object.
     Marked(Bytes),
 }
 
@@ -50,7 +51,9 @@ impl Server {
             let review = Review::of(Operation::Delete, target, &name, Some(&object), options.dry_run);
             self.consult(&review, &object).await?;
             let marked = self.marked(target, &object, options);
-            let gone = is_released(&target.resource, &marked);
+            // Whoever owns others is marked first, even with nothing that holds it.
+            let gone = is_released(&target.resource, &marked)
+                && (meta::is_deleting(&object) || !owns_others(&target.resource.id));
             if !gone && marked == object {
                 // Asked again: whatever held it up before is tried again too.
                 self.empty_whatever_happens(key).await;
@@ -66,8 +69,12 @@ impl Server {
             let op = if gone { Op::Delete(draft) } else { Op::Put(draft) };
             let expect = Expect::Revision(entry.revision);
             match self.write(Write { key: key.clone(), expect, guards: Vec::new(), op }).await {
-                Ok(_) if gone => {
+                Ok(removed) if gone => {
                     self.after_removal(&key).await;
+                    if target.resource.builtin.is_some_and(|builtin| builtin.returned) {
+                        let revision = removed.revision.to_string();
+                        return Ok(Deleted::Marked(encode::finished(target.version(), &object, &revision)));
+                    }
                     return Ok(Deleted::Gone(success(target, &object)));
                 }
                 Ok(written) => {
@@ -92,7 +99,7 @@ impl Server {
         if meta::is_deleting(object) {
             return marked;
         }
-        if target.resource.id == kinds::definitions() && self.has_instances(meta::text(object, "name")) {
+        if target.resource.id == kinds::definitions() {
             hold_definition(&mut marked, self.now());
         }
         meta::set_text(&mut marked, "deletionTimestamp", self.now().to_string());
@@ -109,7 +116,7 @@ impl Server {
     }
 }
 
-/// A definition that has objects waits for them, and says so.
+/// A definition waits for its objects, and says so.
 fn hold_definition(definition: &mut Value, now: concert_api::Time) {
     let mut finalizers: Vec<String> = meta::finalizers(definition).into_iter().map(str::to_owned).collect();
     if !finalizers.iter().any(|one| one == CLEANUP) {
@@ -132,16 +139,28 @@ pub(crate) fn set_finalizers(object: &mut Value, finalizers: Vec<String>) {
 }
 
 fn check_preconditions(target: &Target, options: &DeleteOptions, object: &Value, name: &str) -> Result<(), Status> {
+    let uid = meta::text(object, "uid");
+    let version = meta::text(object, "resourceVersion");
+    if owns_others(&target.resource.id) {
+        for (what, wanted, found) in
+            [("UID", &options.uid, uid), ("ResourceVersion", &options.resource_version, version)]
+        {
+            if let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != found) {
+                let why =
+                    format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+                return Err(Status::conflict_because(&target.resource.id, name, &why));
+            }
+        }
+        return Ok(());
+    }
     // The real server names the kind here, not the resource.
     let named = GroupResource::new(target.resource.id.group.as_ref(), target.resource.kind.as_str());
-    let uid = meta::text(object, "uid");
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
         let why = format!(
             "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
         );
         return Err(Status::conflict_because(&named, name, &why));
     }
-    let version = meta::text(object, "resourceVersion");
     if let Some(wanted) = options.resource_version.as_deref().filter(|wanted| *wanted != version) {
         let why = format!(
             "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might have been modified"

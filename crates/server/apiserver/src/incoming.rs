@@ -6,6 +6,13 @@ use serde_json::Value;
 use crate::body::{self, Document, Media};
 use crate::target::{FieldValidation, Target};
 
+/// Versions of built-in groups that are understood and not served.
+const OLDER: [(&str, &str); 3] = [
+    ("apiextensions.k8s.io", "v1beta1"),
+    ("rbac.authorization.k8s.io", "v1alpha1"),
+    ("rbac.authorization.k8s.io", "v1beta1"),
+];
+
 /// A decoded object and what the client should be warned about.
 #[derive(Clone, Debug)]
 pub(crate) struct Incoming {
@@ -81,6 +88,8 @@ fn finish(
 ) -> Result<Incoming, Status> {
     let version = target.version();
     let kind = &version.gvk.kind;
+    let unhandled =
+        |why: &str| format!("{kind} in version {:?} cannot be handled as a {kind}: {why}", version.gvk.version);
     let unknown = match target.resource.builtin {
         Some(builtin) => {
             if let Some(fault) = builtin.decode_fault(&value) {
@@ -90,6 +99,8 @@ fn finish(
         }
         None => {
             if let Some(fault) = version.schema.decode_fault(&value) {
+                // What a patch leaves has its own words around it.
+                let fault = if sent.is_some() { unhandled(&fault) } else { fault };
                 return Err(Status::bad_request(fault));
             }
             version.schema.prune(&mut value)
@@ -102,11 +113,7 @@ fn finish(
         FieldValidation::Strict => {
             let refusals = [sent.map(Document::refusals).unwrap_or_default(), unknown].concat();
             if !refusals.is_empty() {
-                return Err(Status::bad_request(format!(
-                    "{kind} in version {:?} cannot be handled as a {kind}: strict decoding error: {}",
-                    version.gvk.version,
-                    refusals.join(", ")
-                )));
+                return Err(Status::bad_request(unhandled(&format!("strict decoding error: {}", refusals.join(", ")))));
             }
             Vec::new()
         }
@@ -162,6 +169,12 @@ fn check_type(target: &Target, value: &mut Value, body: &[u8]) -> Result<(), Sta
         return Ok(());
     }
     let mismatch = (!api_version.is_empty() && api_version != expected) || (!kind.is_empty() && kind != gvk.kind);
+    let known = |older: &(&str, &str)| gvk.group == older.0 && api_version == format!("{}/{}", older.0, older.1);
+    if mismatch && kind == gvk.kind && OLDER.iter().any(known) {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({expected})"
+        )));
+    }
     if mismatch {
         let version = api_version.rsplit('/').next().unwrap_or_default();
         return Err(Status::bad_request(format!(

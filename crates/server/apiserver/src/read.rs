@@ -125,6 +125,9 @@ impl Server {
         options::check_list(query)?;
         if !query.continue_token.is_empty() {
             let (revision, start) = token::read(target, &query.continue_token)?;
+            if !matches!(query.resource_version.as_str(), "" | "0") {
+                return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
+            }
             let Some(revision) = revision else { return Ok((self.store().snapshot(), Some(start))) };
             let snapshot = self.store().snapshot_at(revision).map_err(|error| match error {
                 RevisionError::Compacted { .. } => {

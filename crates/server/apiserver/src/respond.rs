@@ -111,6 +111,7 @@ pub(crate) fn failure(status: &Status) -> Response<Body> {
     if after > 0 {
         response.headers_mut().insert(header::RETRY_AFTER, after.into());
     }
+    warn(&mut response, &status.warnings);
     response
 }
 

@@ -47,7 +47,8 @@ pub(crate) fn prepare_new(target: &Target, object: &mut Value, now: Time, random
 /// The namespace in the object, if there is one, must be that of the path.
 fn check_namespace(target: &Target, object: &Value) -> Result<(), Status> {
     let found = meta::text(object, "namespace");
-    if found.is_empty() || found == target.namespace.as_deref().unwrap_or_default() {
+    // Outside of namespaces it is not looked at.
+    if found.is_empty() || target.namespace.as_deref().is_none_or(|expected| found == expected) {
         return Ok(());
     }
     let message = "the namespace of the provided object does not match the namespace sent on the request";
@@ -80,7 +81,6 @@ pub(crate) fn keep_from_old(object: &mut Value, old: &Value) {
         "generation",
         "namespace",
         "name",
-        "generateName",
     ] {
         match old["metadata"].get(field) {
             Some(value) => metadata.insert(field.to_owned(), value.clone()),
@@ -101,20 +101,37 @@ pub(crate) fn check(target: &Target, object: &Value) -> FieldErrors {
         errors.extend(faults.into_iter().map(|fault| FieldError::invalid("metadata.name", name, fault)));
     }
     let metadata = &object["metadata"];
-    errors.extend(names::check_labels(&metadata["labels"], "metadata.labels"));
-    errors.extend(names::check_annotations(&metadata["annotations"], "metadata.annotations"));
-    errors.extend(owners::check_owners(object));
+    errors.extend(content_errors(metadata, object));
     errors.extend(owners::check_finalizers(target, object));
     errors
 }
 
-/// What is wrong with a change of metadata.
-pub(crate) fn check_update(object: &Value, old: &Value, sent: &Value) -> FieldErrors {
+/// What is wrong with a change of metadata. Custom resources are judged twice, and labels, annotations and owners of
+/// theirs once more than by [`check`].
+pub(crate) fn check_update(target: &Target, object: &Value, old: &Value, sent: &Value) -> FieldErrors {
+    let mut errors = fixed_errors(object, old, sent);
+    if target.resource.is_custom() {
+        errors.extend(content_errors(&object["metadata"], object));
+        errors.extend(errors.clone());
+    }
+    errors
+}
+
+fn content_errors(metadata: &Value, object: &Value) -> FieldErrors {
+    let mut errors = names::check_labels(&metadata["labels"], "metadata.labels");
+    errors.extend(names::check_annotations(&metadata["annotations"], "metadata.annotations"));
+    errors.extend(owners::check_owners(object));
+    errors
+}
+
+/// What was changed and cannot be.
+fn fixed_errors(object: &Value, old: &Value, sent: &Value) -> FieldErrors {
     let mut errors = Vec::new();
-    let uid = meta::text(sent, "uid");
-    if !uid.is_empty() && uid != meta::text(old, "uid") {
-        let error = FieldError::invalid("metadata.uid", uid, "field is immutable");
-        errors.extend([error.clone(), error]);
+    for field in ["uid", "deletionTimestamp"] {
+        let wanted = meta::text(sent, field);
+        if !wanted.is_empty() && wanted != meta::text(old, field) {
+            errors.push(FieldError::invalid(format!("metadata.{field}"), wanted, "field is immutable"));
+        }
     }
     if meta::is_deleting(old) {
         let before = meta::finalizers(old);
@@ -128,8 +145,7 @@ pub(crate) fn check_update(object: &Value, old: &Value, sent: &Value) -> FieldEr
                 "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
                 new.join(", ")
             );
-            let error = FieldError::new("metadata.finalizers", Fault::Forbidden, detail);
-            errors.extend([error.clone(), error]);
+            errors.push(FieldError::new("metadata.finalizers", Fault::Forbidden, detail));
         }
     }
     errors

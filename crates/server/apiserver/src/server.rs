@@ -336,9 +336,13 @@ impl Server {
                 }
                 let found = Target::find(&self.kinds(), &path).or_else(|| Target::find(&self.refresh_kinds(), &path));
                 let Some(target) = found else { return self.no_resource(&path) };
+                let watched = path.watched;
                 let answer = async {
                     let query = Query::parse(&parts.method, parts.uri.query().unwrap_or_default())?;
-                    let query = Query { caller, ..query };
+                    let query = Query { caller, watch: query.watch || watched, watched_one: watched, ..query };
+                    if watched && parts.method != Method::GET {
+                        return Err(Status::method_not_allowed());
+                    }
                     let body = read_body(body).await?;
                     let body = protobuf::translated(&mut parts.headers, &target, body)?;
                     self.resource(&parts.method, &parts.headers, &target, &query, form, &body).await
@@ -435,7 +439,7 @@ impl Server {
                 self.written(target, query, form, written)
             }
             (&Method::PATCH, true) if target.part != Part::Finalize => {
-                let change = read_patch(target, headers, body)?;
+                let change = read_patch(target, query, headers, body)?;
                 let written = self.update(target, query, &change).await?;
                 self.written(target, query, form, written)
             }
@@ -463,7 +467,7 @@ impl Server {
         if target.part == Part::Finalize {
             return Err(Status::method_not_allowed());
         }
-        if target.name.is_some() {
+        if target.name.is_some() && !query.watched_one {
             return Ok(respond::bytes(200, self.get(target, query, form).await?));
         }
         if query.watch {
@@ -569,8 +573,11 @@ where
     }
 }
 
-fn read_patch(target: &Target, headers: &HeaderMap, body: &[u8]) -> Result<Change, Status> {
-    let patch = || decode(body).map(|decoded| decoded.value).map_err(|_| Status::bad_request("invalid JSON patch"));
+fn read_patch(target: &Target, query: &Query, headers: &HeaderMap, body: &[u8]) -> Result<Change, Status> {
+    let patch = || {
+        query.refuse_force()?;
+        decode(body).map(|decoded| decoded.value).map_err(|_| Status::bad_request("invalid JSON patch"))
+    };
     let wrong = |found: &Value, wanted: &str| {
         let found = json_type(found);
         Status::bad_request(format!(
@@ -584,6 +591,7 @@ fn read_patch(target: &Target, headers: &HeaderMap, body: &[u8]) -> Result<Chang
         },
         "application/merge-patch+json" => match patch()? {
             object @ Value::Object(_) => Ok(Change::MergePatch(object)),
+            Value::Null => Err(Status::bad_request("Invalid JSON Patch")),
             other => Err(wrong(&other, "map[string]interface {}")),
         },
         "application/strategic-merge-patch+json" | "application/apply-patch+yaml" => {

@@ -44,6 +44,8 @@ pub(crate) struct Path<'a> {
     pub(crate) namespace: Option<Cow<'a, str>>,
     pub(crate) name: Option<Cow<'a, str>>,
     pub(crate) subresource: Option<&'a str>,
+    /// The path says that it is watched, as was the way once.
+    pub(crate) watched: bool,
 }
 
 impl Path<'_> {
@@ -69,15 +71,27 @@ pub(crate) fn route(path: &str) -> Option<Route<'_>> {
             path.trim_start_matches('/').strip_prefix("openapi/v3/").map(|rest| Route::OpenApi(Some(rest)))
         }
         ["api"] | ["api", _] | ["apis"] | ["apis", _] | ["apis", _, _] => Some(Route::Discovery(segments)),
+        ["api", version, "watch", rest @ ..] if !rest.is_empty() => {
+            watched_path("", version, rest).map(Route::Resource)
+        }
+        ["apis", group, version, "watch", rest @ ..] if !rest.is_empty() => {
+            watched_path(group, version, rest).map(Route::Resource)
+        }
         ["api", version, rest @ ..] => resource_path("", version, rest).map(Route::Resource),
         ["apis", group, version, rest @ ..] => resource_path(group, version, rest).map(Route::Resource),
         _ => None,
     }
 }
 
+fn watched_path<'a>(group: &'a str, version: &'a str, rest: &[&'a str]) -> Option<Path<'a>> {
+    let path = resource_path(group, version, rest)?;
+    path.subresource.is_none().then_some(Path { watched: true, ..path })
+}
+
 fn resource_path<'a>(group: &'a str, version: &'a str, rest: &[&'a str]) -> Option<Path<'a>> {
-    let path =
-        |resource, namespace, name, subresource| Some(Path { group, version, resource, namespace, name, subresource });
+    let path = |resource, namespace, name, subresource| {
+        Some(Path { group, version, resource, namespace, name, subresource, watched: false })
+    };
     match *rest {
         // A namespace itself, or one of its own subresources.
         ["namespaces", name] if group.is_empty() => path("namespaces", None, Some(decoded(name)?), None),
@@ -220,6 +234,10 @@ pub(crate) struct Query {
     pub(crate) labels: LabelSelector,
     pub(crate) fields: FieldSelector,
     pub(crate) watch: bool,
+    /// The path asks for a watch, if it has a name of one object.
+    pub(crate) watched_one: bool,
+    /// Whether a patch is asked to win conflicts.
+    pub(crate) force: bool,
     pub(crate) bookmarks: bool,
     pub(crate) initial_events: Option<bool>,
     pub(crate) resource_version: String,
@@ -239,8 +257,6 @@ pub(crate) struct Query {
 impl Query {
     pub(crate) fn parse(method: &Method, query: &str) -> Result<Self, Status> {
         let bad = |error: &dyn std::fmt::Display| Status::bad_request(error.to_string());
-        // Whatever is not plainly no is yes, as in Go.
-        let is_true = |value: &str| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0");
         let mut parsed = Self::default();
         let mut dry_run: Vec<String> = Vec::new();
         let mut seen = Vec::new();
@@ -271,6 +287,7 @@ impl Query {
                     let detail = format!("may not be more than {MANAGER_MAX} bytes");
                     return Err(invalid(method, FieldError::new("fieldManager", Fault::TooLong, detail)));
                 }
+                "force" => parsed.force = true,
                 "propagationPolicy" => parsed.propagation = Some(value.into_owned()),
                 "orphanDependents" => parsed.orphan_dependents = Some(is_true(&value)),
                 _ => {}
@@ -279,6 +296,20 @@ impl Query {
         parsed.dry_run = is_dry(method, &dry_run)?;
         Ok(parsed)
     }
+
+    /// Only a server-side apply can be forced.
+    pub(crate) fn refuse_force(&self) -> Result<(), Status> {
+        if !self.force {
+            return Ok(());
+        }
+        let detail = "may not be specified for non-apply patch";
+        Err(invalid(&Method::PATCH, FieldError::forbidden("force", detail)))
+    }
+}
+
+/// Whatever is not plainly no is yes, as in Go.
+pub(crate) fn is_true(value: &str) -> bool {
+    !matches!(value.to_ascii_lowercase().as_str(), "false" | "0")
 }
 
 /// An integer as Go reads it; empty is 0.
@@ -347,6 +378,9 @@ mod tests {
             ("/apis/g/v1/files", "g/v1/files None None None"),
             ("/apis/g/v1/files/a/status", "g/v1/files None Some(\"a\") Some(\"status\")"),
             ("/apis/g/v1/namespaces/n/files/a%3Ab", "g/v1/files Some(\"n\") Some(\"a:b\") None"),
+            ("/api/v1/watch/namespaces/a/secrets/b", "/v1/secrets Some(\"a\") Some(\"b\") None"),
+            ("/api/v1/watch/namespaces/a/status", "nowhere"),
+            ("/apis/g/v1/watch/files", "g/v1/files None None None"),
             ("/apis/g/v1/files/a%2Fb", "nowhere"),
             ("/apis/g/v1/files/%00", "nowhere"),
             ("/apis/g/v1/files/%zz", "nowhere"),

@@ -73,7 +73,6 @@ impl Server {
     ) -> Result<Written, Status> {
         let Incoming { value: mut sent, mut warnings } = incoming::read(target, media, body, query.field_validation)?;
         warnings.extend(owners::deduplicate(&mut sent, Stage::Sent));
-        warnings.extend(owners::finalizer_warnings(target, &sent, None));
         self.check_escalation(target, query, &sent, None)?;
         for attempt in 1.. {
             let mut object = sent.clone();
@@ -82,7 +81,8 @@ impl Server {
             let name = meta::text(&object, "name").to_owned();
             let review = Review::of(Operation::Create, target, &name, None, query.dry_run);
             warnings.extend(self.mutate(target, &review, &mut object).await?);
-            self.prepare_created(target, &mut object)?;
+            self.prepare_created(target, &mut object).map_err(|status| status.warning(&warnings))?;
+            warnings.extend(advice(target, &object, None));
             warnings.extend(self.consult(&review, &object).await?);
             if query.dry_run {
                 let object = encode::finished(target.version(), &object, "");
@@ -99,11 +99,10 @@ impl Server {
                 Err(WriteError::Conflict { key: at_fault, .. }) if at_fault != key && attempt < WRITE_TRIES => {}
                 Err(WriteError::Conflict { .. }) => {
                     let generated = meta::text(&sent, "name").is_empty();
-                    if !generated {
-                        return Err(Status::already_exists(&target.resource.id, &name));
-                    }
-                    if attempt >= NAME_TRIES {
-                        return Err(no_free_name(target, &name));
+                    if !generated || attempt >= NAME_TRIES {
+                        let snapshot = self.store().snapshot();
+                        let deleting = snapshot.get(&key).is_some_and(|entry| entry.beside.is_deleting());
+                        return Err(name_taken(target, &name, generated, deleting));
                     }
                 }
                 Err(error) => return Err(refused(&error)),
@@ -202,7 +201,6 @@ impl Server {
         warnings.extend(self.mutate(target, &review, &mut sent).await?);
         let stage = if change.is_patch() { Stage::Admitted } else { Stage::Sent };
         warnings.extend(owners::deduplicate(&mut sent, stage));
-        warnings.extend(owners::finalizer_warnings(target, &sent, Some(old)));
         rules::check_name(target, &sent)?;
         self.check_escalation(target, query, &sent, Some(old))?;
         check_uid(target, &sent, old, change)?;
@@ -210,25 +208,28 @@ impl Server {
         let mut object = merged(target, &sent, old);
         rules::keep_from_old(&mut object, old);
         meta::set_text(&mut object, "resourceVersion", entry.revision.to_string());
-        if let Some(builtin) = target.resource.builtin
-            && target.part != Part::Status
-        {
+        if let Some(builtin) = target.resource.builtin {
             builtin.prepare(&mut object, Some(old));
         }
         keep_namespace_finalizers(target, &mut object, old);
         bump_generation(target, &mut object, old);
-        let mut errors = rules::check_update(&object, old, &sent);
+        let mut errors = rules::check_update(target, &object, old, &sent);
         errors.extend(rules::check(target, &object));
         match target.resource.builtin {
             Some(builtin) => errors.extend(builtin.check(&object, Some(old))),
             None => {
                 let schema = &target.version().schema;
-                errors.extend(schema.validate_update(&object, old));
+                errors.extend(if target.part == Part::Status {
+                    schema.validate_status(&object, old)
+                } else {
+                    schema.validate_update(&object, old)
+                });
                 warnings.extend(schema.check_rules(&object, Some(old), &mut errors));
             }
         }
         errors.extend(scale::check(target, &object));
-        refuse_invalid(target, &object, &errors)?;
+        refuse_invalid(target, &object, &errors).map_err(|status| status.warning(&warnings))?;
+        warnings.extend(advice(target, &object, Some(old)));
         if target.resource.id == kinds::definitions() && target.part != Part::Status {
             self.establish(&mut object, Some(old));
         }
@@ -249,7 +250,7 @@ impl Server {
         }
         if target.resource.terminating {
             let why = "create not allowed while custom resource definition is terminating";
-            return Err(Status::failure(405, "MethodNotAllowed", why));
+            return Err(Status::forbidden(&target.resource.id, name, why));
         }
         let Some(namespace) = &target.namespace else { return Ok(guards) };
         let key = Key { resource: kinds::namespaces(), object: concert_api::ObjectKey::cluster(namespace.as_str()) };
@@ -290,12 +291,27 @@ impl Server {
     }
 }
 
-/// 409: every name that was tried was taken.
-fn no_free_name(target: &Target, name: &str) -> Status {
+/// What the author of an object that is taken should know.
+fn advice(target: &Target, object: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut advice = owners::finalizer_warnings(target, object, old);
+    if target.resource.id == kinds::definitions() && target.part == Part::Whole {
+        let formats = concert_schema::unrecognized_formats(object);
+        advice.extend(formats.iter().map(|format| format!("unrecognized format {format:?}")));
+    }
+    advice
+}
+
+/// 409: the name, or every name that was tried, is taken by what may be on its way out.
+fn name_taken(target: &Target, name: &str, generated: bool, deleting: bool) -> Status {
     let mut status = Status::already_exists(&target.resource.id, name);
-    status.message.push_str(", the server was not able to generate a unique name for the object");
-    if let Some(details) = &mut status.details {
-        details.retry_after_seconds = 1;
+    if generated {
+        status.message.push_str(", the server was not able to generate a unique name for the object");
+        if let Some(details) = &mut status.details {
+            details.retry_after_seconds = 1;
+        }
+    }
+    if deleting {
+        status.message.insert_str(0, "object is being deleted: ");
     }
     status
 }
@@ -347,7 +363,7 @@ fn check_revision(target: &Target, sent: &Value, entry: &Stored, change: &Change
     let name = meta::text(sent, "name");
     let seen = meta::text(sent, "resourceVersion");
     let nothing_seen = seen.is_empty() || seen == "0";
-    if nothing_seen && !change.is_patch() && target.part != Part::Scale {
+    if nothing_seen && target.part != Part::Scale {
         let unconditional = target.resource.builtin.is_some_and(|builtin| builtin.unconditional_update);
         if unconditional {
             return Ok(false);
@@ -396,9 +412,13 @@ fn check_uid(target: &Target, sent: &Value, old: &Value, change: &Change) -> Res
     Err(Status::conflict_because(&target.resource.id, meta::text(old, "name"), &why))
 }
 
-/// What was sent to an object leaves its status alone; what was sent to the status leaves all else alone.
+/// What was sent to an object leaves its status alone; what was sent to the status leaves all else alone, but for the
+/// metadata of namespaces.
 fn merged(target: &Target, sent: &Value, old: &Value) -> Value {
     let (mut object, source) = if target.part == Part::Status {
+        if target.resource.id == kinds::namespaces() {
+            return sent.clone();
+        }
         (old.clone(), sent)
     } else if target.version().status {
         (sent.clone(), old)

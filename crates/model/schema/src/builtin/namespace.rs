@@ -57,8 +57,10 @@ pub(super) fn check(object: &Value, _old: Option<&Value>) -> FieldErrors {
         let detail = "may only be 'Active' if `deletionTimestamp` is empty";
         errors.push(FieldError::invalid("status.Phase", phase.clone(), detail));
     }
-    for finalizer in object["spec"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        let mut fail = |detail: String| errors.push(FieldError::invalid("spec.finalizers", finalizer, detail));
+    let finalizers = object["spec"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    for (index, finalizer) in finalizers.enumerate() {
+        let place = format!("spec.finalizers[{index}]");
+        let mut fail = |detail: String| errors.push(FieldError::invalid(&place, finalizer, detail));
         names::qualified_faults(finalizer).into_iter().for_each(&mut fail);
         if finalizer != FINALIZER && !finalizer.contains('/') {
             fail("name is neither a standard finalizer name nor is it fully qualified".to_owned());

@@ -1,7 +1,7 @@
 //! The rules of definitions, in the words of the real server.
 
 use concert_api::{Fault, FieldError, FieldErrors, names};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{list, text};
 use crate::schema::dns_1035_faults;
@@ -96,7 +96,10 @@ fn check_versions(versions: &Value, errors: &mut FieldErrors) -> Vec<Schema> {
         }
         schemas.extend(check_version(version, &all, &at, errors));
     }
-    let mut fail = |detail: &str| errors.push(FieldError::invalid("spec.versions", shown(versions, &all), detail));
+    let mut fail = |detail: &str| {
+        let fault = Fault::InvalidShown(Some(shown(versions, &all)));
+        errors.push(FieldError::new("spec.versions", fault, detail));
+    };
     if all.iter().enumerate().any(|(index, version)| all[..index].iter().any(|other| other["name"] == version["name"]))
     {
         fail("must contain unique version names");
@@ -107,19 +110,24 @@ fn check_versions(versions: &Value, errors: &mut FieldErrors) -> Vec<Schema> {
     schemas
 }
 
-/// The Go struct behind the versions, as messages print it. What every version says alike stands elsewhere in it.
-fn shown(versions: &Value, all: &[&Value]) -> Value {
+/// The Go struct behind the versions, as messages print it, in the order of its fields. What every version says alike
+/// stands elsewhere in it.
+fn shown(versions: &Value, all: &[&Value]) -> String {
     if versions.is_null() {
-        return Value::Null;
+        return "null".to_owned();
     }
     let show = |version: &&Value| {
-        json!({
-            "Name": version["name"], "Served": version["served"] == true, "Storage": version["storage"] == true,
-            "Deprecated": version["deprecated"] == true, "DeprecationWarning": version["deprecationWarning"],
-            "Schema": null, "Subresources": null, "AdditionalPrinterColumns": null, "SelectableFields": null,
-        })
+        let is = |name: &str| version[name] == true;
+        format!(
+            r#"{{"Name":{},"Served":{},"Storage":{},"Deprecated":{},"DeprecationWarning":{},"Schema":null,"Subresources":null,"AdditionalPrinterColumns":null,"SelectableFields":null}}"#,
+            version["name"],
+            is("served"),
+            is("storage"),
+            is("deprecated"),
+            version["deprecationWarning"]
+        )
     };
-    all.iter().map(show).collect()
+    format!("[{}]", all.iter().map(show).collect::<Vec<_>>().join(","))
 }
 
 fn check_version(version: &Value, all: &[&Value], at: &str, errors: &mut FieldErrors) -> Option<Schema> {
@@ -322,11 +330,17 @@ fn check_conversion(conversion: &Value, errors: &mut FieldErrors) {
     }
 }
 
-/// A new definition stores its storage version.
+/// A new definition stores its first storage version; there may be no other.
 fn check_stored(object: &Value, errors: &mut FieldErrors) {
-    if !list(&object["spec"]["versions"]).any(|version| version["storage"] == true) {
+    let mut storage = list(&object["spec"]["versions"]).filter(|version| version["storage"] == true);
+    let Some(stored) = storage.next().map(|version| text(&version["name"])) else {
         let detail = "must have at least one stored version";
         errors.push(FieldError::invalid("status.storedVersions", Value::Null, detail));
+        return;
+    };
+    for other in storage.map(|version| text(&version["name"])).filter(|other| *other != stored) {
+        let detail = format!("must have the storage version {other}");
+        errors.push(FieldError::invalid("status.storedVersions", vec![stored.as_str()], detail));
     }
 }
 

@@ -20,14 +20,22 @@ pub(super) fn custom_fault(schema: &Schema, object: &Value) -> Option<String> {
     }
     let mut found = None;
     visit_embedded(schema, object, "", &mut |path, resource| {
-        let Some(metadata) = resource.get("metadata") else { return };
-        if found.is_none()
-            && let Some(fault) = metadata_fault(metadata)
-        {
-            found = Some(format!("{path}.metadata: Invalid value: {metadata}: {fault}"));
+        if found.is_none() {
+            found = embedded_fault(path, resource);
         }
     });
     found
+}
+
+fn embedded_fault(path: &str, resource: &Value) -> Option<String> {
+    for name in ["apiVersion", "kind"] {
+        let value = resource.get(name).filter(|value| !value.is_string());
+        if let Some(value) = value {
+            return Some(format!("{path}.{name}: Invalid value: {value}: must be a string"));
+        }
+    }
+    let metadata = resource.get("metadata")?;
+    metadata_fault(metadata).map(|fault| format!("{path}.metadata: Invalid value: {metadata}: {fault}"))
 }
 
 fn metadata_fault(metadata: &Value) -> Option<String> {

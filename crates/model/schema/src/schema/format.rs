@@ -6,12 +6,23 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use concert_api::Time;
 
+mod numbers;
+
+/// Formats that are known and not checked.
+const UNCHECKED: [&str; 3] = ["password", "k8sshortname", "k8slongname"];
+
+/// Whether the real server knows a format of strings.
+pub(crate) fn is_known(name: &str) -> bool {
+    Format::parse(name).is_some() || UNCHECKED.contains(&name.replace('-', "").as_str())
+}
+
 /// A checked format. Formats not listed here are not checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     BsonObjectId,
     Byte,
     Cidr,
+    CreditCard,
     Date,
     DateTime,
     Duration,
@@ -20,7 +31,11 @@ pub(super) enum Format {
     Hostname,
     Ipv4,
     Ipv6,
+    /// Of ten digits, of thirteen, or of either.
+    Isbn(Option<usize>),
     Mac,
+    RgbColor,
+    Ssn,
     Uri,
     /// Any version, or this one.
     Uuid(Option<u8>),
@@ -28,19 +43,26 @@ pub(super) enum Format {
 
 impl Format {
     pub(super) fn parse(name: &str) -> Option<Self> {
-        Some(match name {
+        // Hyphens are not looked at.
+        Some(match name.replace('-', "").as_str() {
             "bsonobjectid" => Self::BsonObjectId,
             "byte" => Self::Byte,
             "cidr" => Self::Cidr,
             "date" => Self::Date,
-            "date-time" | "datetime" => Self::DateTime,
+            "creditcard" => Self::CreditCard,
+            "datetime" => Self::DateTime,
             "duration" => Self::Duration,
             "email" => Self::Email,
             "hexcolor" => Self::HexColor,
             "hostname" => Self::Hostname,
             "ipv4" => Self::Ipv4,
             "ipv6" => Self::Ipv6,
+            "isbn" => Self::Isbn(None),
+            "isbn10" => Self::Isbn(Some(10)),
+            "isbn13" => Self::Isbn(Some(13)),
             "mac" => Self::Mac,
+            "rgbcolor" => Self::RgbColor,
+            "ssn" => Self::Ssn,
             "uri" => Self::Uri,
             "uuid" => Self::Uuid(None),
             "uuid3" => Self::Uuid(Some(b'3')),
@@ -67,7 +89,11 @@ impl Format {
             Self::Hostname => is_hostname(text),
             Self::Ipv4 => is_ipv4(text),
             Self::Ipv6 => text.contains(':') && text.parse::<Ipv6Addr>().is_ok(),
+            Self::Isbn(length) => numbers::is_isbn(text, length),
             Self::Mac => is_mac(text),
+            Self::CreditCard => numbers::is_credit_card(text),
+            Self::RgbColor => numbers::is_rgb_color(text),
+            Self::Ssn => numbers::is_ssn(text),
             Self::Uri => is_uri(text),
             Self::Uuid(version) => is_uuid(text, version),
         }

@@ -10,30 +10,49 @@ const OF_EVERY_OBJECT: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// Prunes an object, then drops the nulls that mean nothing.
 pub(super) fn object(schema: &Schema, object: &mut Value) -> Vec<String> {
-    let mut unknown = Vec::new();
+    let mut unknown = Unknown::default();
     prune(schema, object, true, "", &mut unknown);
     drop_nulls(schema, object, Nulls::Drop);
-    unknown.sort_unstable();
-    unknown
+    unknown.told()
 }
 
 /// Prunes an object that is decoded into a Go struct.
 pub(super) fn structure(schema: &Schema, object: &mut Value) -> Vec<String> {
-    let mut unknown = Vec::new();
+    let mut unknown = Unknown::default();
     prune(schema, object, true, "", &mut unknown);
     drop_nulls(schema, object, Nulls::Zero);
-    unknown.sort_unstable();
-    unknown
+    let mut all = unknown.told();
+    all.sort_unstable();
+    all
 }
 
 /// Whether a value has no unknown members.
 pub(super) fn is_pruned(schema: &Schema, value: &Value) -> bool {
-    let mut unknown = Vec::new();
+    let mut unknown = Unknown::default();
     prune(schema, &mut value.clone(), schema.node().embedded, "", &mut unknown);
-    unknown.is_empty()
+    unknown.told().is_empty()
 }
 
-fn prune(schema: &Schema, value: &mut Value, resource: bool, path: &str, unknown: &mut Vec<String>) {
+/// The paths of what was unknown.
+#[derive(Default)]
+struct Unknown {
+    members: Vec<String>,
+    /// In metadata, the object's own and that of embedded ones.
+    metadata: Vec<String>,
+}
+
+impl Unknown {
+    /// The object's own metadata first, then all else, then the metadata of embedded objects; each part sorted.
+    fn told(mut self) -> Vec<String> {
+        self.members.sort_unstable();
+        self.metadata.sort_unstable();
+        let (own, embedded): (Vec<_>, Vec<_>) =
+            self.metadata.into_iter().partition(|path| path.starts_with("metadata"));
+        [own, self.members, embedded].concat()
+    }
+}
+
+fn prune(schema: &Schema, value: &mut Value, resource: bool, path: &str, unknown: &mut Unknown) {
     let node = schema.node();
     match value {
         Value::Object(members) => members.retain(|name, member| {
@@ -50,7 +69,7 @@ fn prune(schema: &Schema, value: &mut Value, resource: bool, path: &str, unknown
                 Additional::Any | Additional::Never => {}
                 Additional::Unsaid if node.preserve => {}
                 Additional::Unsaid => {
-                    unknown.push(path);
+                    unknown.members.push(path);
                     return false;
                 }
             }
@@ -67,8 +86,10 @@ fn prune(schema: &Schema, value: &mut Value, resource: bool, path: &str, unknown
 }
 
 /// Metadata is decoded into a struct and back: what the struct does not know, and what is empty, is gone.
-fn keep_metadata(metadata: &mut Value, path: &str, unknown: &mut Vec<String>) -> bool {
-    prune(meta::schema(), metadata, false, path, unknown);
+fn keep_metadata(metadata: &mut Value, path: &str, unknown: &mut Unknown) -> bool {
+    let mut inside = Unknown::default();
+    prune(meta::schema(), metadata, false, path, &mut inside);
+    unknown.metadata.append(&mut inside.members);
     drop_nulls(meta::schema(), metadata, Nulls::Zero);
     if let Value::Object(members) = metadata {
         members.retain(|_, member| match member {

@@ -235,17 +235,17 @@ fn unknown_fields_are_pruned_and_named() {
     assert_eq!(
         unknown,
         [
-            "foo",
             "metadata.foo",
             "metadata.managedFields[0].qq",
             "metadata.ownerReferences[0].zz",
+            "foo",
             "spec.aaa",
             "spec.deep[0].x",
             "spec.deep[1].y",
-            "spec.emb.metadata.foo",
             "spec.pre.in.y",
             "spec.uq.k.w",
             "spec.zzz",
+            "spec.emb.metadata.foo",
         ]
     );
     schema.default(&mut object);

@@ -2,7 +2,7 @@
 
 use http::{Method, Uri};
 
-use crate::target::{Route, route};
+use crate::target::{Route, is_true, route};
 
 /// What somebody wants to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +73,7 @@ impl Action {
             Method::PATCH => "patch",
             Method::DELETE if one => "delete",
             Method::DELETE => "deletecollection",
+            _ if path.watched => "watch",
             _ if one => "get",
             _ if options.watch => "watch",
             _ => "list",
@@ -101,12 +102,17 @@ struct Options {
 }
 
 impl Options {
-    /// Of an option that is there twice the last one counts, as where the query is carried out.
+    /// Of an option that is there twice the first one counts, as where the query is carried out.
     fn read(query: &str) -> Self {
         let mut options = Self::default();
+        let mut seen = Vec::new();
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+            if seen.contains(&key) {
+                continue;
+            }
+            seen.push(key.clone());
             match &*key {
-                "watch" => options.watch = matches!(&*value, "true" | "1"),
+                "watch" => options.watch = is_true(&value),
                 "fieldSelector" => {
                     let exact = concert_api::FieldSelector::parse(&value).ok();
                     let name = exact.and_then(|selector| selector.required("metadata.name").map(str::to_owned));
@@ -142,7 +148,11 @@ mod tests {
             ("GET", "/api/v1/namespaces/a/configmaps", r#"list "" configmaps in "a" named """#),
             ("HEAD", "/api/v1/namespaces/a/configmaps", r#"list "" configmaps in "a" named """#),
             ("GET", "/api/v1/namespaces/a/configmaps?watch=1", r#"watch "" configmaps in "a" named """#),
-            ("GET", "/api/v1/configmaps?watch=true&watch=false", r#"list "" configmaps in "" named """#),
+            ("GET", "/api/v1/configmaps?watch=true&watch=false", r#"watch "" configmaps in "" named """#),
+            ("GET", "/api/v1/configmaps?watch=yes", r#"watch "" configmaps in "" named """#),
+            ("GET", "/api/v1/configmaps?watch=False", r#"list "" configmaps in "" named """#),
+            ("GET", "/api/v1/watch/namespaces/a/configmaps", r#"watch "" configmaps in "a" named """#),
+            ("GET", "/apis/g/v1/watch/namespaces/a/files/b", r#"watch "g" files in "a" named "b""#),
             ("GET", "/api/v1/configmaps?fieldSelector=metadata.name%3Dx", r#"list "" configmaps in "" named "x""#),
             ("GET", "/api/v1/namespaces/a/configmaps/b?watch=1", r#"get "" configmaps in "a" named "b""#),
             ("DELETE", "/apis/g/v1/namespaces/a/files", r#"deletecollection "g" files in "a" named """#),

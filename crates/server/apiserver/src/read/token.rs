@@ -12,7 +12,8 @@ const VERSION: &str = "meta.k8s.io/v1";
 /// Stands for whatever the revision is by then.
 const ANY: i64 = -1;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
 struct Token {
     v: String,
     rv: i64,
