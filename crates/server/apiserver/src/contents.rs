@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::Server;
 use crate::beside::Stored;
-use crate::delete::{CLEANUP, DeleteOptions, WRITE_TRIES};
+use crate::delete::{CLEANUP, DeleteOptions, WRITE_TRIES, say_terminating};
 use crate::encode;
 use crate::kinds::{self, Resource, Version};
 use crate::server::Work;
@@ -43,6 +43,10 @@ impl Server {
         self.release_if_empty(owner).await;
         if owner.resource == kinds::namespaces() {
             self.say_what_remains(owner).await;
+        } else if self.has_contents(owner) {
+            let (reason, message) = ("InstanceDeletionInProgress", "CustomResource deletion is in progress");
+            let now = self.now();
+            self.edit(owner, |definition| say_terminating(definition, reason, message, now)).await;
         }
     }
 

@@ -60,7 +60,9 @@ impl Server {
                 return Ok(Deleted::Marked(encode::served(&target.resource, target.version(), entry)));
             }
             if options.dry_run {
-                let bytes = encode::finished(target.version(), &marked, &entry.revision.to_string());
+                let shown = if gone { &object } else { &marked };
+                let bytes = encode::finished(target.version(), shown, &entry.revision.to_string());
+                let gone = gone && !is_returned(target);
                 return Ok(if gone { Deleted::Gone(success(target, &object)) } else { Deleted::Marked(bytes) });
             }
             // Watchers see the last state that was stored.
@@ -71,7 +73,7 @@ impl Server {
             match self.write(Write { key: key.clone(), expect, guards: Vec::new(), op }).await {
                 Ok(removed) if gone => {
                     self.after_removal(&key).await;
-                    if target.resource.builtin.is_some_and(|builtin| builtin.returned) {
+                    if is_returned(target) {
                         let revision = removed.revision.to_string();
                         return Ok(Deleted::Marked(encode::finished(target.version(), &object, &revision)));
                     }
@@ -123,10 +125,20 @@ fn hold_definition(definition: &mut Value, now: concert_api::Time) {
         finalizers.push(CLEANUP.to_owned());
     }
     set_finalizers(definition, finalizers);
-    let reason = "InstanceDeletionInProgress";
-    let mut condition = Condition::new("Terminating", true, reason, "CustomResource deletion is in progress");
+    let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon";
+    say_terminating(definition, "InstanceDeletionPending", message, now);
+}
+
+/// Says how far the deletion of a definition is.
+pub(crate) fn say_terminating(definition: &mut Value, reason: &str, message: &str, now: concert_api::Time) {
+    let mut condition = Condition::new("Terminating", true, reason, message);
     condition.observed_generation = None;
     condition.set(definition, now);
+}
+
+/// Whether a deletion is answered with the object that is gone.
+fn is_returned(target: &Target) -> bool {
+    target.resource.builtin.is_some_and(|builtin| builtin.returned)
 }
 
 /// Sets the finalizers; without any, the field goes too.
@@ -146,8 +158,8 @@ fn check_preconditions(target: &Target, options: &DeleteOptions, object: &Value,
             [("UID", &options.uid, uid), ("ResourceVersion", &options.resource_version, version)]
         {
             if let Some(wanted) = wanted.as_deref().filter(|wanted| *wanted != found) {
-                let why =
-                    format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+                let failed = if target.resource.id == kinds::namespaces() { "Precondition" } else { "precondition" };
+                let why = format!("{failed} failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
                 return Err(Status::conflict_because(&target.resource.id, name, &why));
             }
         }

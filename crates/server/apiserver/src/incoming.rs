@@ -6,11 +6,17 @@ use serde_json::Value;
 use crate::body::{self, Document, Media};
 use crate::target::{FieldValidation, Target};
 
-/// Versions of built-in groups that are understood and not served.
-const OLDER: [(&str, &str); 3] = [
-    ("apiextensions.k8s.io", "v1beta1"),
-    ("rbac.authorization.k8s.io", "v1alpha1"),
-    ("rbac.authorization.k8s.io", "v1beta1"),
+/// Versions of built-in kinds that are understood, though not at every path.
+const UNDERSTOOD: [(&str, &str); 9] = [
+    ("apiextensions.k8s.io", "apiextensions.k8s.io/v1beta1"),
+    ("authentication.k8s.io", "authentication.k8s.io/v1beta1"),
+    ("authorization.k8s.io", "authorization.k8s.io/v1beta1"),
+    ("coordination.k8s.io", "coordination.k8s.io/v1beta1"),
+    ("events.k8s.io", "events.k8s.io/v1beta1"),
+    ("events.k8s.io", "v1"),
+    ("", "events.k8s.io/v1"),
+    ("rbac.authorization.k8s.io", "rbac.authorization.k8s.io/v1alpha1"),
+    ("rbac.authorization.k8s.io", "rbac.authorization.k8s.io/v1beta1"),
 ];
 
 /// A decoded object and what the client should be warned about.
@@ -169,8 +175,9 @@ fn check_type(target: &Target, value: &mut Value, body: &[u8]) -> Result<(), Sta
         return Ok(());
     }
     let mismatch = (!api_version.is_empty() && api_version != expected) || (!kind.is_empty() && kind != gvk.kind);
-    let known = |older: &(&str, &str)| gvk.group == older.0 && api_version == format!("{}/{}", older.0, older.1);
-    if mismatch && kind == gvk.kind && OLDER.iter().any(known) {
+    let other_event = api_version == "events.k8s.io/v1" && kind != "Event";
+    let understood = UNDERSTOOD.contains(&(gvk.group.as_str(), api_version.as_str())) && !other_event;
+    if mismatch && kind == gvk.kind && understood {
         return Err(Status::bad_request(format!(
             "the API version in the data ({api_version}) does not match the expected API version ({expected})"
         )));

@@ -133,6 +133,11 @@ fn fixed_errors(object: &Value, old: &Value, sent: &Value) -> FieldErrors {
             errors.push(FieldError::invalid(format!("metadata.{field}"), wanted, "field is immutable"));
         }
     }
+    let grace = "deletionGracePeriodSeconds";
+    let wanted = &sent["metadata"][grace];
+    if !wanted.is_null() && *wanted != old["metadata"][grace] {
+        errors.push(FieldError::invalid(format!("metadata.{grace}"), wanted.clone(), "field is immutable"));
+    }
     if meta::is_deleting(old) {
         let before = meta::finalizers(old);
         let new: Vec<String> = meta::finalizers(object)

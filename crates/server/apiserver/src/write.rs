@@ -295,8 +295,10 @@ impl Server {
 fn advice(target: &Target, object: &Value, old: Option<&Value>) -> Vec<String> {
     let mut advice = owners::finalizer_warnings(target, object, old);
     if target.resource.id == kinds::definitions() && target.part == Part::Whole {
+        let before = old.map(concert_schema::unrecognized_formats).unwrap_or_default();
         let formats = concert_schema::unrecognized_formats(object);
-        advice.extend(formats.iter().map(|format| format!("unrecognized format {format:?}")));
+        let new = formats.iter().filter(|format| !before.contains(format));
+        advice.extend(new.map(|format| format!("unrecognized format {format:?}")));
     }
     advice
 }
@@ -413,11 +415,13 @@ fn check_uid(target: &Target, sent: &Value, old: &Value, change: &Change) -> Res
 }
 
 /// What was sent to an object leaves its status alone; what was sent to the status leaves all else alone, but for the
-/// metadata of namespaces.
+/// metadata of built-in kinds.
 fn merged(target: &Target, sent: &Value, old: &Value) -> Value {
     let (mut object, source) = if target.part == Part::Status {
-        if target.resource.id == kinds::namespaces() {
-            return sent.clone();
+        if !target.resource.is_custom() {
+            let mut object = sent.clone();
+            object["spec"] = old["spec"].clone();
+            return object;
         }
         (old.clone(), sent)
     } else if target.version().status {

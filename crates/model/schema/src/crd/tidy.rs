@@ -6,7 +6,7 @@ use super::{list, text};
 use crate::schema::is_known_format;
 
 /// Fields that go when they are empty, as they do in the real server's structs.
-const OF_SCHEMAS: [&str; 25] = [
+const OF_SCHEMAS: [&str; 24] = [
     "id",
     "$schema",
     "description",
@@ -31,7 +31,6 @@ const OF_SCHEMAS: [&str; 25] = [
     "dependencies",
     "x-kubernetes-list-map-keys",
     "x-kubernetes-validations",
-    "example",
 ];
 const OF_RULES: [&str; 3] = ["message", "messageExpression", "fieldPath"];
 const OF_VERSIONS: [&str; 3] = ["deprecated", "additionalPrinterColumns", "selectableFields"];
@@ -85,7 +84,7 @@ fn visit(schema: &mut Value, each: &mut dyn FnMut(&mut Map<String, Value>)) {
     }
 }
 
-/// The formats of texts in the schemas of a definition that the real server does not know, each once.
+/// The formats in the schemas of a definition that the real server does not know for their types, each once.
 #[must_use]
 pub fn unrecognized_formats(definition: &Value) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
@@ -93,7 +92,13 @@ pub fn unrecognized_formats(definition: &Value) -> Vec<String> {
         visit(&mut version["schema"]["openAPIV3Schema"].clone(), &mut |node| {
             let said = |name: &str| node.get(name).map(text).unwrap_or_default();
             let (kind, format) = (said("type"), said("format"));
-            if kind == "string" && !format.is_empty() && !is_known_format(&format) && !found.contains(&format) {
+            let known = match kind.as_str() {
+                "string" => is_known_format(&format),
+                "integer" => matches!(format.as_str(), "int32" | "int64"),
+                "number" => matches!(format.as_str(), "float" | "double"),
+                _ => false,
+            };
+            if !format.is_empty() && !known && !found.contains(&format) {
                 found.push(format);
             }
         });

@@ -16,15 +16,21 @@ async fn a_refused_write_warns_all_the_same() {
     odd["metadata"]["name"] = "odds.probe.test".into();
     odd["spec"]["names"] = json!({"plural": "odds", "kind": "Odd"});
     odd["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = json!({"type": "object", "properties": {"spec": {
-        "type": "string", "format": "made-up", "description": "", "x-kubernetes-validations": [{"rule": "true", "message": ""}],
+        "type": "string", "format": "made-up", "example": "", "description": "", "x-kubernetes-validations": [{"rule": "true", "message": ""}],
     }}});
     let made = api.post(CRDS, &odd).await;
     assert_eq!(made.warnings, ["299 - \"unrecognized format \\\"made-up\\\"\""]);
     assert_eq!(
         made.body.pointer("/spec/versions/0/schema/openAPIV3Schema/properties/spec"),
-        Some(&json!({"type": "string", "format": "made-up", "x-kubernetes-validations": [{"rule": "true"}]})),
+        Some(
+            &json!({"type": "string", "format": "made-up", "example": "", "x-kubernetes-validations": [{"rule": "true"}]})
+        ),
         "what is empty goes"
     );
+    let at = format!("{CRDS}/odds.probe.test");
+    let status = api.merge(&format!("{at}/status"), json!({"metadata": {"labels": {"a": "b"}}, "spec": {}})).await;
+    assert_eq!((&status.body["metadata"]["labels"], status.warnings.len()), (&json!({"a": "b"}), 0));
+    assert_eq!(api.merge(&at, json!({"metadata": {"labels": null}})).await.warnings.len(), 0, "it was so before");
 }
 
 #[tokio::test(start_paused = true)]
@@ -32,7 +38,7 @@ async fn owners_of_others_are_marked_before_they_go() {
     let api = Api::with_files().await;
     let at = format!("{CRDS}/files.probe.test");
     let other = json!({"preconditions": {"uid": "other"}}).to_string();
-    assert!(message(&api.delete(&at, &other).await).contains(": Precondition failed: UID in precondition: other, UID"));
+    assert!(message(&api.delete(&at, &other).await).contains(": precondition failed: UID in precondition: other, UID"));
     assert_eq!(api.delete(&at, "").await.body["kind"], "CustomResourceDefinition");
     assert_eq!(api.get(&at).await.code, 404, "it had no objects");
     let space = "/api/v1/namespaces/t";
@@ -69,6 +75,13 @@ async fn patches_are_refused_in_the_real_servers_words() {
             422,
             "metadata.labels: Invalid value: \"a b\": ",
             3,
+        ),
+        (
+            at.clone(),
+            json!({"metadata": {"deletionGracePeriodSeconds": 5}}),
+            422,
+            "Invalid value: 5: field is immutable",
+            2,
         ),
         (at.clone(), json!({"metadata": {"deletionTimestamp": "2020-01-01T00:00:00Z"}}), 422, "field is immutable", 2),
     ] {
