@@ -286,10 +286,12 @@ fn json(bytes: &[u8]) -> Value {
 }
 
 impl Response {
-    /// The body as JSON, or as text if it is none.
+    /// The body as JSON, also where it is YAML, or as text if it is neither.
     #[must_use]
     pub fn json(&self) -> Value {
-        json(&self.body)
+        let text = String::from_utf8_lossy(&self.body);
+        let yaml = self.headers.iter().any(|header| *header == ("content-type".into(), "application/yaml".into()));
+        yaml.then(|| serde_saphyr::from_str(&text).ok()).flatten().unwrap_or_else(|| json(&self.body))
     }
 }
 

@@ -6,7 +6,9 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use concert_e2e::{Api, ControlPlane, Embedded, Exit, Kubectl, Process, Scratch, environment, on_embedded_only};
+use concert_e2e::{
+    Api, ControlPlane, Embedded, Exit, Kubectl, Process, Scratch, Stopwatch, environment, on_embedded_only,
+};
 use serde_json::{Value, json};
 
 const SOON: Duration = Duration::from_secs(30);
@@ -201,4 +203,26 @@ fn a_full_disk_loses_nothing() {
     create(&api, "more");
 }
 
-on_embedded_only!(a_running_store_is_backed_up_and_restored, a_damaged_store_is_refused_and_replaced);
+/// SIGTERM: watches end properly, the exit code is 0, and what was acknowledged is there again.
+fn a_stop_ends_watches_properly(server: &ControlPlane) {
+    let api = server.api();
+    let kept = create(&api, "kept");
+    let watch = api.watch(&format!("{CONFIG_MAPS}?watch=1&resourceVersion={kept}")).expect("a watch");
+    let mut watch = watch.with_patience(SOON).expect("a socket");
+    create(&api, "seen");
+    let change = watch.next_change().expect("no cut").expect("a change");
+    assert_eq!((change.kind.as_str(), &change.object["metadata"]["name"]), ("ADDED", &json!("seen")));
+    let began = Stopwatch::start();
+    assert_eq!(server.stop(), Exit::Code(0));
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    assert!(watch.next_change().expect("the last chunk").is_none());
+    server.start();
+    let names = names(&api);
+    assert!(names.contains(&"kept".to_owned()) && names.contains(&"seen".to_owned()), "{names:?}");
+}
+
+on_embedded_only!(
+    a_running_store_is_backed_up_and_restored,
+    a_damaged_store_is_refused_and_replaced,
+    a_stop_ends_watches_properly,
+);

@@ -8,7 +8,7 @@
 //! | a list's, a bookmark's, a continue token's | `rv-N+`: the last object's that is not after it. Others write meanwhile |
 //! | a definition's resourceVersion | `rv`: the real server writes its status when it likes |
 //! | the five characters of a generated name | `#####` |
-//! | several causes of a refusal | in alphabetical order: Go's maps have none; the message that repeats them `[…]` |
+//! | several causes of a refusal, and the message that repeats them | in alphabetical order: Go's maps have none |
 //! | the number in the name that the real server's CEL checker gives a schema | `selfType#` |
 //! | `managedFields` | `…`, for they are long; a rule speaks of them |
 //!
@@ -84,16 +84,30 @@ fn generated(base: &str) -> Option<(Regex, String)> {
     Some((Regex::new(&pattern).ok()?, format!("{}#####", kept.replace('$', "$$"))))
 }
 
-/// Puts several causes in order, and leaves out the message that repeats them.
+/// Puts several causes in order, and what the message repeats of them.
 fn sort_causes(body: &mut Value) {
     let Some(causes) = body.pointer_mut("/details/causes").and_then(Value::as_array_mut) else { return };
     if causes.len() < 2 {
         return;
     }
     causes.sort_by_key(ToString::to_string);
-    if let Some((start, _)) = body["message"].as_str().and_then(|message| message.split_once(" is invalid: [")) {
-        body["message"] = format!("{start} is invalid: […]").into();
+    let said = |cause: &Value| Some(format!("{}: {}", cause["field"].as_str()?, cause["message"].as_str()?));
+    let mut texts: Vec<String> = causes.iter().filter_map(said).collect();
+    // The longest first: one may begin as another does.
+    texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
+    let Some((start, list)) = body["message"].as_str().and_then(|message| message.split_once(" is invalid: [")) else {
+        return;
+    };
+    let mut rest = list.to_owned();
+    let mut found = BTreeSet::new();
+    for text in texts {
+        if let Some(at) = rest.find(&text) {
+            rest.replace_range(at..at + text.len(), "");
+            found.insert(text);
+        }
     }
+    let found: Vec<String> = found.into_iter().collect();
+    body["message"] = format!("{start} is invalid: [{}{}", found.join(", "), rest.replace(", ", "")).into();
 }
 
 /// Where a value is.

@@ -27,7 +27,7 @@ impl std::fmt::Debug for Rule {
 /// All of them.
 pub const RULES: &[Rule] = &[
     Rule { name: "managed-fields", row: 5, apply: |real, _| without_managed_fields(&mut real.answer) },
-    Rule { name: "established-at-once", row: 10, apply: established_at_once },
+    Rule { name: "established-at-once", row: 9, apply: established_at_once },
     Rule {
         name: "certificate-description",
         row: 2,
@@ -35,7 +35,8 @@ pub const RULES: &[Rule] = &[
     },
     Rule { name: "decoder-words", row: 3, apply: decoder_words },
     Rule { name: "patched-object", row: 5, apply: patched_object },
-    Rule { name: "descriptions", row: 9, apply: |real, ours| descriptions(&mut real.answer, &mut ours.answer) },
+    Rule { name: "no-apply-offered", row: 5, apply: |real, _| no_apply_offered(real) },
+    Rule { name: "descriptions", row: 8, apply: |real, ours| descriptions(&mut real.answer, &mut ours.answer) },
 ];
 
 /// Applies every rule to both transcripts of a scenario; adds the names of those that had something to change.
@@ -110,6 +111,18 @@ fn patched_object(real: &mut Entry, ours: &mut Entry) -> bool {
                 *text = format!("{start}Invalid value: …").into();
             }
         }
+    }
+    true
+}
+
+/// OpenAPI tells of server-side apply only where it is served.
+fn no_apply_offered(real: &mut Entry) -> bool {
+    let content = real.answer.pointer_mut("/body/requestBody/content").and_then(Value::as_object_mut);
+    if content.is_none_or(|content| content.remove("application/apply-patch+yaml").is_none()) {
+        return false;
+    }
+    if let Some(parameters) = real.answer.pointer_mut("/body/parameters").and_then(Value::as_array_mut) {
+        parameters.retain(|parameter| parameter["name"] != "force");
     }
     true
 }

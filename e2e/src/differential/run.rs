@@ -52,10 +52,9 @@ pub struct Entry {
     pub answer: Value,
 }
 
-/// Runs every scenario, many at once; in the order given, what was answered or why there is no answer. `furnished`:
-/// whether the server puts a service account and its authority into each new namespace.
+/// Runs every scenario, many at once; in the order given, what was answered or why there is no answer.
 #[must_use]
-pub fn run_all(api: &Api, scenarios: &[Scenario], furnished: bool) -> Vec<Result<Transcript, String>> {
+pub fn run_all(api: &Api, scenarios: &[Scenario]) -> Vec<Result<Transcript, String>> {
     let results: Mutex<BTreeMap<usize, Result<Transcript, String>>> = Mutex::default();
     // New definitions come last: while discovery changes, the real namespace controller fails and waits for minutes.
     for defines in [false, true] {
@@ -65,7 +64,7 @@ pub fn run_all(api: &Api, scenarios: &[Scenario], furnished: bool) -> Vec<Result
             for _ in 0..AT_ONCE.min(wave.len()) {
                 scope.spawn(|| {
                     while let Some((place, scenario)) = wave.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let result = run(api, scenario, furnished);
+                        let result = run(api, scenario);
                         results.lock().unwrap_or_else(PoisonError::into_inner).insert(*place, result);
                     }
                 });
@@ -75,9 +74,9 @@ pub fn run_all(api: &Api, scenarios: &[Scenario], furnished: bool) -> Vec<Result
     results.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
 }
 
-fn run(api: &Api, scenario: &Scenario, furnished: bool) -> Result<Transcript, String> {
+fn run(api: &Api, scenario: &Scenario) -> Result<Transcript, String> {
     let mut player = Player::new(api, scenario);
-    player.prepare(&scenario.namespace(), furnished)?;
+    player.prepare(&scenario.namespace())?;
     let mut transcript = Transcript::default();
     for (number, step) in scenario.steps.iter().enumerate() {
         let failed = |why: String| format!("step {}, {}: {why}", number + 1, step.label());
@@ -104,8 +103,14 @@ pub fn define(api: &Api, definitions: &[Value]) -> Result<(), String> {
         let spec = &definition["spec"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (group, version) = (text(&spec["group"]), text(&spec["versions"][0]["name"]));
-        let path = format!("/apis/{group}/{version}/{}", text(&spec["names"]["plural"]));
-        wait_until(api, &path, |code, _| code == 200)?;
+        let plural = text(&spec["names"]["plural"]);
+        wait_until(api, &format!("/apis/{group}/{version}/{plural}"), |code, _| code == 200)?;
+        // The real server tells of it later than it serves it.
+        let told = |code: u16, body: &Value| {
+            let paths = body["paths"].as_object().into_iter().flatten();
+            code == 200 && paths.into_iter().any(|(path, _)| path.ends_with(&format!("/{plural}")))
+        };
+        wait_until(api, &format!("/openapi/v3/apis/{group}/{version}"), told)?;
     }
     Ok(())
 }
@@ -152,14 +157,14 @@ impl<'a> Player<'a> {
     }
 
     /// Makes the namespace, and waits until it is furnished: what comes late would disturb lists.
-    fn prepare(&mut self, namespace: &str, furnished: bool) -> Result<(), String> {
+    fn prepare(&mut self, namespace: &str) -> Result<(), String> {
         let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
         let answer = self.api.request("POST", "/api/v1/namespaces", Some(&body)).map_err(|error| error.to_string())?;
         if answer.code != 201 {
             return Err(format!("cannot make the namespace: {} {}", answer.code, answer.body));
         }
         let furniture = ["serviceaccounts/default", "configmaps/kube-root-ca.crt"];
-        for furniture in furniture.iter().filter(|_| furnished) {
+        for furniture in furniture {
             wait_until(self.api, &format!("/api/v1/namespaces/{namespace}/{furniture}"), |code, _| code == 200)?;
         }
         Ok(())

@@ -114,7 +114,9 @@ impl Connector {
 
     async fn ask_kinds(&self) -> Result<Discovery, Fault> {
         let (channel, trail) = self.observed();
-        let mut client = ExternalServiceClient::new(channel).max_decoding_message_size(MAX_MESSAGE_BYTES);
+        let mut client = ExternalServiceClient::new(channel)
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES);
         let request = DiscoveryRequest { features: features::ALL.map(str::to_owned).to_vec() };
         match client.discover(request).await {
             Ok(response) => Ok(Discovery::from_wire(response.into_inner())),
@@ -126,7 +128,10 @@ impl Connector {
     /// A provider without the health service is taken as healthy.
     async fn ask_health(&self) -> Result<(), Fault> {
         let (channel, trail) = self.observed();
-        match HealthClient::new(channel).check(HealthCheckRequest::default()).await {
+        let mut client = HealthClient::new(channel)
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES);
+        match client.check(HealthCheckRequest::default()).await {
             Ok(response) if response.get_ref().status() == ServingStatus::NotServing => {
                 let text = format!("{} says that it is not serving", self.peer);
                 Err(Fault::new(ErrorClass::Unavailable, text))

@@ -121,6 +121,7 @@ impl Conversation {
         let in_time = left > self.timeout / MARGIN;
         let said = !matches!(status.code(), Code::Cancelled | Code::DeadlineExceeded | Code::Unavailable | Code::Ok);
         let knows = Details::of(status).reason.as_deref() != Some(OUTCOME_UNKNOWN);
+        let knows = knows && !could_not_answer(status);
         self.fail(operation, Fault::answered(&self.peer, status), in_time && said && knows)
     }
 
@@ -245,6 +246,13 @@ impl Incoming {
             Self::Opening(_) | Self::Over => Ok(None),
         }
     }
+}
+
+/// Whether the provider had an answer that is too large to send: whatever it did, it has done. In the words of tonic
+/// and of Go.
+fn could_not_answer(status: &Status) -> bool {
+    let words = ["encoded message length too large", "trying to send message larger than max"];
+    words.iter().any(|words| status.message().contains(words))
 }
 
 fn wire(operation: Operation, object: &Value) -> Result<Option<prost_types::Struct>, ExternalError> {

@@ -26,8 +26,8 @@ use crate::listen::Socket;
 use crate::provider::GRACE;
 use crate::{Listener, Provider, ProviderError};
 
-/// Sessions that one connection may have open: far more than a reconciler has workers.
-const MAX_STREAMS: u32 = 1024;
+/// Sessions that one connection may have open; further ones wait. A reconciler has ten workers unless it is told otherwise.
+const MAX_STREAMS: u32 = 100;
 
 /// Serves until `cancel`, then for at most [`GRACE`] until sessions and creates have ended.
 pub(crate) async fn serve(
@@ -55,7 +55,11 @@ pub(crate) async fn serve(
                 .max_decoding_message_size(MAX_MESSAGE_BYTES)
                 .max_encoding_message_size(MAX_MESSAGE_BYTES),
         )
-        .add_service(HealthServer::new(health::Health::new(cancel.clone())));
+        .add_service(
+            HealthServer::new(health::Health::new(cancel.clone()))
+                .max_decoding_message_size(MAX_MESSAGE_BYTES)
+                .max_encoding_message_size(MAX_MESSAGE_BYTES),
+        );
     let stop = cancel.clone().cancelled_owned();
     let outcome = match listener.0 {
         Socket::Tcp(listener) => {

@@ -17,6 +17,7 @@ use concert_protocol::health::health_check_response::ServingStatus;
 use concert_protocol::health::health_client::HealthClient;
 use concert_protocol::{to_json, to_struct};
 use concert_provider::{Changed, Context, Kind, Listen, Observed, Provider, ProviderError, Ready, Resource};
+use prost::Message;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -201,6 +202,29 @@ async fn misuse_has_meaningful_codes() {
     let empty = Request { named: String::new(), op: None };
     let mut replies = client.session(tokio_stream::iter([empty])).await.unwrap().into_inner();
     assert_eq!(replies.message().await.unwrap_err().code(), Code::InvalidArgument);
+}
+
+/// A request of just so many bytes.
+fn sized(bytes: usize) -> Ask {
+    let ask = |fill: usize| {
+        let mut object = object("Other");
+        object["fill"] = "x".repeat(fill).into();
+        observe(&object)
+    };
+    let length = |ask: &Ask| Request { named: "whatever".into(), op: Some(ask.clone()) }.encoded_len();
+    let around = length(&ask(bytes)) - bytes;
+    let ask = ask(bytes - around);
+    assert_eq!(length(&ask), bytes);
+    ask
+}
+
+#[tokio::test]
+async fn a_message_has_four_mebibytes() {
+    let served = serve().await;
+    let (answers, end) = talk(&served, vec![connect(&object("Other")), sized(4 << 20)]).await;
+    assert!(answers.len() == 2 && end.is_ok(), "{end:?}");
+    let (answers, end) = talk(&served, vec![connect(&object("Other")), sized((4 << 20) + 1)]).await;
+    assert_eq!((answers.len(), end.unwrap_err().code()), (1, Code::OutOfRange));
 }
 
 #[tokio::test]

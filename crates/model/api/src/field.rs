@@ -117,14 +117,60 @@ impl fmt::Display for FieldError {
 /// A value as it stands in a message: strings quoted, everything else as JSON.
 fn shown(value: &Value) -> String {
     match value {
-        Value::String(text) => format!("{text:?}"),
+        Value::String(text) => quoted(text),
         other => other.to_string(),
     }
+}
+
+/// A text in quotes, as Go writes it.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for letter in text.chars() {
+        match letter {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\x07' => out.push_str("\\a"),
+            '\x08' => out.push_str("\\b"),
+            '\x0b' => out.push_str("\\v"),
+            '\x0c' => out.push_str("\\f"),
+            _ if is_printable(letter) => out.push(letter),
+            '\0'..='\x7f' => out.push_str(&format!("\\x{:02x}", u32::from(letter))),
+            '\u{80}'..='\u{ffff}' => out.push_str(&format!("\\u{:04x}", u32::from(letter))),
+            _ => out.push_str(&format!("\\U{:08x}", u32::from(letter))),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Letters, marks, numbers, punctuation, symbols and the plain space.
+#[must_use]
+pub fn is_printable(letter: char) -> bool {
+    // Behind another letter only what cannot be printed is escaped; before it, marks are as well.
+    !letter.is_control() && !format!("a{letter}").escape_debug().to_string().contains("\\u{")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn texts_are_quoted_as_in_go() {
+        for (text, expected) in [
+            ("plain é 漢", r#""plain é 漢""#),
+            ("\u{1}\u{7f}\0", r#""\x01\x7f\x00""#),
+            ("\t\"\\\u{b}", r#""\t\"\\\v""#),
+            ("\u{a0}\u{200b}\u{e0001}", r#""\u00a0\u200b\U000e0001""#),
+            ("e\u{301}", "\"e\u{301}\""),
+        ] {
+            assert_eq!(quoted(text), expected, "{text:?}");
+        }
+    }
 
     #[test]
     fn errors_read_as_the_real_server_writes_them() {

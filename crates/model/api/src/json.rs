@@ -1,8 +1,10 @@
 //! JSON from a peer: decoded once, with what a strict reader objects to.
 
+mod surrogates;
+
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
 /// A decoded document and its duplicate keys.
@@ -26,22 +28,52 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// Decodes one JSON document of at most 127 levels.
+/// Levels that a document may have.
+pub const DEPTH_MAX: usize = 100;
+
+/// Decodes one JSON document of at most [`DEPTH_MAX`] levels.
 ///
 /// # Errors
 /// The bytes are not one well-formed JSON document.
 pub fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     let mut duplicates = Vec::new();
-    let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let node = Node { path: String::new(), duplicates: &mut duplicates };
+    let bytes = surrogates::mended(bytes);
+    let mut reader = serde_json::Deserializer::from_slice(&bytes);
+    let node = Node { place: &Place::Root, levels: DEPTH_MAX, duplicates: &mut duplicates };
     let value = node.deserialize(&mut reader).map_err(DecodeError)?;
     reader.end().map_err(DecodeError)?;
     Ok(Decoded { value, duplicates })
 }
 
+/// A place in the document, written out only when there is something to say of it.
+enum Place<'a> {
+    Root,
+    Member(&'a Self, &'a str),
+    Item(&'a Self, usize),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Member(Self::Root, key) => f.write_str(key),
+            Self::Member(parent, key) => write!(f, "{parent}.{key}"),
+            Self::Item(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
 struct Node<'a> {
-    path: String,
+    place: &'a Place<'a>,
+    /// How many more there may be.
+    levels: usize,
     duplicates: &'a mut Vec<String>,
+}
+
+impl Node<'_> {
+    fn levels_within<E: serde::de::Error>(&self) -> Result<usize, E> {
+        self.levels.checked_sub(1).ok_or_else(|| E::custom(format!("more than {DEPTH_MAX} levels deep")))
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for Node<'_> {
@@ -88,10 +120,11 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let levels = self.levels_within()?;
         let mut list = Vec::new();
         loop {
-            let node = Node { path: format!("{}[{}]", self.path, list.len()), duplicates: self.duplicates };
-            match items.next_element_seed(node)? {
+            let place = Place::Item(self.place, list.len());
+            match items.next_element_seed(Node { place: &place, levels, duplicates: self.duplicates })? {
                 Some(item) => list.push(item),
                 None => return Ok(Value::Array(list)),
             }
@@ -99,20 +132,30 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let levels = self.levels_within()?;
         let mut map = Map::new();
         while let Some(key) = members.next_key::<String>()? {
-            let path = if self.path.is_empty() { key.clone() } else { format!("{}.{key}", self.path) };
-            if map.contains_key(&key) && !self.duplicates.contains(&path) {
-                if self.duplicates.len() >= 1000 {
-                    return Err(A::Error::custom("too many duplicate fields"));
-                }
-                self.duplicates.push(path.clone());
+            let place = Place::Member(self.place, &key);
+            if map.contains_key(&key) {
+                note(self.duplicates, place.to_string())?;
             }
-            let value = members.next_value_seed(Node { path, duplicates: self.duplicates })?;
+            let value = members.next_value_seed(Node { place: &place, levels, duplicates: self.duplicates })?;
             map.insert(key, value);
         }
         Ok(Value::Object(map))
     }
+}
+
+/// Notes the place of a duplicate, once, and not without end.
+fn note<E: serde::de::Error>(duplicates: &mut Vec<String>, place: String) -> Result<(), E> {
+    if duplicates.contains(&place) {
+        return Ok(());
+    }
+    if duplicates.len() >= 1000 {
+        return Err(E::custom("too many duplicate fields"));
+    }
+    duplicates.push(place);
+    Ok(())
 }
 
 #[cfg(test)]
@@ -130,7 +173,12 @@ mod tests {
 
     #[test]
     fn deep_and_broken_documents_are_refused() {
-        assert!(decode("[".repeat(100_000).as_bytes()).is_err());
+        let nested = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+        assert!(decode(nested(DEPTH_MAX).as_bytes()).is_ok());
+        for levels in [DEPTH_MAX + 1, 100_000] {
+            let error = decode(nested(levels).as_bytes()).unwrap_err().to_string();
+            assert!(error.starts_with("more than 100 levels deep at line 1"), "{error}");
+        }
         for bad in ["", "{", "{}x", "nul", "{\"a\"}", "1e999"] {
             assert!(decode(bad.as_bytes()).is_err(), "{bad}");
         }

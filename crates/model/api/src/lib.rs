@@ -33,8 +33,8 @@ mod status;
 mod time;
 
 pub use condition::Condition;
-pub use field::{Fault, FieldError, FieldErrors};
-pub use json::{DecodeError, Decoded, decode};
+pub use field::{Fault, FieldError, FieldErrors, is_printable, quoted};
+pub use json::{DEPTH_MAX, DecodeError, Decoded, decode};
 pub use kind::{GroupResource, Gvk, ObjectKey, version_rank};
 pub use meta::OwnerReference;
 pub use object::{Object, ParseError};

@@ -19,7 +19,7 @@ const VALUE_RULE: &str = "a valid label must be an empty string or consist of al
 pub fn label_faults(name: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if name.len() > LABEL_MAX {
-        faults.push(format!("must be no more than {LABEL_MAX} bytes"));
+        faults.push(format!("must be no more than {LABEL_MAX} characters"));
     }
     if !is_label(name) {
         faults.push(LABEL_RULE.to_owned());
@@ -32,7 +32,7 @@ pub fn label_faults(name: &str) -> Vec<String> {
 pub fn subdomain_faults(name: &str) -> Vec<String> {
     let mut faults = Vec::new();
     if name.len() > SUBDOMAIN_MAX {
-        faults.push(format!("must be no more than {SUBDOMAIN_MAX} bytes"));
+        faults.push(format!("must be no more than {SUBDOMAIN_MAX} characters"));
     }
     if !name.split('.').all(is_label) {
         faults.push(SUBDOMAIN_RULE.to_owned());
@@ -46,7 +46,13 @@ pub fn path_segment_faults(name: &str) -> Vec<String> {
     if matches!(name, "." | "..") {
         return vec![format!("may not be '{name}'")];
     }
-    ["/", "%"].iter().filter(|bad| name.contains(**bad)).map(|bad| format!("may not contain '{bad}'")).collect()
+    path_segment_prefix_faults(name)
+}
+
+/// What is wrong with the beginning of a name that becomes a path segment.
+#[must_use]
+pub fn path_segment_prefix_faults(prefix: &str) -> Vec<String> {
+    ["/", "%"].iter().filter(|bad| prefix.contains(**bad)).map(|bad| format!("may not contain '{bad}'")).collect()
 }
 
 /// What is wrong with a qualified name: `[prefix/]name`, as keys of labels and annotations and finalizers.

@@ -1,5 +1,6 @@
 //! JSON patch (RFC 6902).
 
+use concert_api::DEPTH_MAX;
 use serde_json::{Map, Value};
 
 use crate::PatchError;
@@ -8,9 +9,8 @@ use crate::PatchError;
 pub(crate) const OPERATIONS_MAX: usize = 10_000;
 /// Bytes of JSON that the `copy` operations of one patch may add together; the real server's limit on request bodies.
 const COPIED_MAX: usize = 3 * 1024 * 1024;
-/// Levels a document may have after an operation. A copy of a document into itself doubles its depth; whatever walks
-/// the result recursively must survive it. Decoded documents have at most 127.
-const DEPTH_MAX: usize = 127;
+/// Items of lists that the operations of one patch may push from their places, each counted as often as it moves.
+const SHIFTED_MAX: usize = 50_000_000;
 
 /// Applies a JSON patch; on failure the document is untouched.
 ///
@@ -22,7 +22,7 @@ const DEPTH_MAX: usize = 127;
 /// The patch is malformed or too large, or an operation does not fit the document.
 pub fn json_patch(document: &mut Value, patch: &Value) -> Result<(), PatchError> {
     let operations = decode(patch)?;
-    let mut patched = Patched { value: document.clone(), depth: depth(document), copied: 0 };
+    let mut patched = Patched { value: document.clone(), depth: depth(document), copied: 0, shifted: 0 };
     for (index, operation) in operations.iter().enumerate() {
         patched.apply(operation).map_err(|why| PatchError::Rejected(index, why))?;
     }
@@ -79,6 +79,7 @@ struct Patched {
     /// At least the number of its levels.
     depth: usize,
     copied: usize,
+    shifted: usize,
 }
 
 impl Patched {
@@ -100,24 +101,33 @@ impl Patched {
     fn add(&mut self, path: &str, value: Value) -> Result<(), String> {
         let steps = Steps::parse(path)?;
         self.check_depth(steps.parents.len() + 1, &value)?;
-        match steps.container(&mut self.value)? {
-            Container::Object(members) => drop(members.insert(steps.last, value)),
+        let shifted = match steps.container(&mut self.value)? {
+            Container::Object(members) => {
+                members.insert(steps.last, value);
+                0
+            }
             Container::Array(items) => {
                 let at = insertion_index(&steps.last, items.len())?;
                 items.insert(at, value);
+                items.len() - at
             }
-        }
-        Ok(())
+        };
+        self.check_shifted(shifted)
     }
 
     fn remove(&mut self, path: &str) -> Result<Value, String> {
         let steps = Steps::parse(path)?;
-        match steps.container(&mut self.value)? {
+        let (removed, shifted) = match steps.container(&mut self.value)? {
             Container::Object(members) => {
-                members.remove(&steps.last).ok_or_else(|| format!("nothing to remove at {path:?}"))
+                (members.remove(&steps.last).ok_or_else(|| format!("nothing to remove at {path:?}"))?, 0)
             }
-            Container::Array(items) => Ok(items.remove(index(&steps.last, items.len())?)),
-        }
+            Container::Array(items) => {
+                let at = index(&steps.last, items.len())?;
+                (items.remove(at), items.len() - at)
+            }
+        };
+        self.check_shifted(shifted)?;
+        Ok(removed)
     }
 
     fn replace(&mut self, path: &str, value: &Value) -> Result<(), String> {
@@ -168,6 +178,16 @@ impl Patched {
         if equal(found, expected) { Ok(()) } else { Err(format!("the value at {path:?} differs")) }
     }
 
+    /// Many operations at the beginning of a long list are more work than anybody has time for.
+    fn check_shifted(&mut self, items: usize) -> Result<(), String> {
+        self.shifted += items;
+        if self.shifted > SHIFTED_MAX {
+            return Err(format!("the patch makes items of lists change their places more than {SHIFTED_MAX} times"));
+        }
+        Ok(())
+    }
+
+    /// A copy of a document into itself doubles its depth; whatever walks the result recursively must survive it.
     fn check_depth(&mut self, under: usize, value: &Value) -> Result<(), String> {
         self.depth = self.depth.max(under + depth(value));
         if self.depth > DEPTH_MAX {

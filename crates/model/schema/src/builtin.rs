@@ -54,6 +54,21 @@ impl NameRule {
             Self::PathSegment => names::path_segment_faults(name),
         }
     }
+
+    /// What is wrong with a `generateName`, as far as the real server looks: a dash at its end stands for more to come,
+    /// and hides the character before it, too.
+    #[must_use]
+    pub fn prefix_faults(self, prefix: &str) -> Vec<String> {
+        if self == Self::PathSegment {
+            return names::path_segment_prefix_faults(prefix);
+        }
+        let mut letters: Vec<char> = prefix.chars().collect();
+        if letters.len() > 1 && letters.last() == Some(&'-') {
+            letters.truncate(letters.len() - 2);
+            letters.push('a');
+        }
+        self.faults(&letters.into_iter().collect::<String>())
+    }
 }
 
 /// A kind that needs no definition.

@@ -123,7 +123,7 @@ impl Column {
 }
 
 fn metadata(object: &Value, name: &str) -> Value {
-    object["metadata"][name].clone()
+    object["metadata"][name].as_str().unwrap_or_default().into()
 }
 
 /// How long ago a moment was.

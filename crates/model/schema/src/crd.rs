@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::{Column, JsonPath, Schema};
 
 pub(crate) use check::check;
-pub use tidy::unrecognized_formats;
+pub use tidy::definition_warnings;
 
 /// Where the objects of a kind live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -246,6 +246,13 @@ pub(crate) fn prepare(object: &mut Value, _old: Option<&Value>) {
             version.entry(name).or_insert_with(|| false.into());
         }
         tidy::version(version);
+    }
+    let storage = list(&object["spec"]["versions"]).find(|version| version["storage"] == true);
+    let storage = storage.map(|version| version["name"].clone());
+    if let Some(storage) = storage.filter(|_| object.get("status").is_some_and(Value::is_object))
+        && list(&object["status"]["storedVersions"]).next().is_none()
+    {
+        object["status"]["storedVersions"] = json!([storage]);
     }
 }
 

@@ -27,7 +27,7 @@
 //! .unwrap();
 //! let mut object = json!({"spec": {"size": 0, "typo": true}});
 //! assert_eq!(schema.prune(&mut object), ["spec.typo"]);
-//! schema.default(&mut object);
+//! assert!(schema.default(&mut object));
 //! assert_eq!(object, json!({"spec": {"size": 0, "tier": "web"}}));
 //! let errors = schema.validate(&object);
 //! assert_eq!(
@@ -47,7 +47,7 @@ mod schema;
 
 pub use builtin::{Builtin, NameRule, builtins, convert_event, definitions, token_request};
 pub use column::Column;
-pub use crd::{Conversion, Definition, Names, Scale, Scope, Version, established_status, unrecognized_formats};
+pub use crd::{Conversion, Definition, Names, Scale, Scope, Version, definition_warnings, established_status};
 pub use duration::human_duration;
 pub use json_path::{JsonPath, PathError};
 pub use schema::{Kind, ListType, Schema};

@@ -26,7 +26,7 @@ use concert_cel::Pattern;
 pub(crate) use build::Definitions;
 pub(crate) use decode::dns_1035_faults;
 use format::Format;
-pub(crate) use format::is_known as is_known_format;
+pub(crate) use format::{is_known as is_known_format, is_uri};
 
 /// Where an error is that has no field of its own.
 const NOWHERE: &str = "<nil>";
@@ -187,9 +187,10 @@ impl Schema {
         prune::structure(self, object)
     }
 
-    /// Fills in defaults, parents first.
-    pub fn default(&self, object: &mut Value) {
-        default::apply(self, object);
+    /// Fills in defaults, parents first; whether there was room for all of them: 3 MiB in one object.
+    #[must_use]
+    pub fn default(&self, object: &mut Value) -> bool {
+        default::apply(self, object)
     }
 
     /// What is wrong with an object, in the words of the real server.

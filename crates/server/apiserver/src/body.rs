@@ -1,6 +1,6 @@
 //! Request bodies: in which form they come, and the tree they mean.
 
-mod yaml;
+pub(crate) mod yaml;
 
 use concert_api::{Status, decode};
 use http::{HeaderMap, header};
@@ -70,8 +70,9 @@ impl Media {
                 let decoded = decode(body).map_err(|error| go_error(&error.to_string(), body))?;
                 Ok(Document { value: decoded.value, duplicates: Duplicates::Json(decoded.duplicates) })
             }
-            // The real server takes an empty document for JSON, too.
-            Self::Yaml if body.trim_ascii().is_empty() => Err(go_error("EOF", body)),
+            Self::Yaml if body.trim_ascii().is_empty() => {
+                Ok(Document { value: Value::Null, duplicates: Duplicates::Yaml(Vec::new()) })
+            }
             Self::Yaml => {
                 let (value, lines) = yaml::decode(body)?;
                 Ok(Document { value, duplicates: Duplicates::Yaml(lines) })

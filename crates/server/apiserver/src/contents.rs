@@ -17,6 +17,7 @@ use crate::encode;
 use crate::kinds::{self, Resource, Version};
 use crate::server::Work;
 use crate::target::Target;
+use crate::terminating::say_nothing_remains;
 use crate::write::is_released;
 
 /// Holds a namespace until its contents are gone.
@@ -107,7 +108,14 @@ impl Server {
             snapshot.get(owner).is_some_and(|entry| terminating(entry)) && !server.has_contents(owner)
         };
         if waits(self) {
-            self.edit(owner, release).await;
+            let now = self.now();
+            self.edit(owner, |object| {
+                release(object);
+                if owner.resource == kinds::namespaces() {
+                    say_nothing_remains(object, now);
+                }
+            })
+            .await;
         }
     }
 

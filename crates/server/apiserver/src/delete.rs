@@ -37,7 +37,7 @@ impl Server {
     /// DELETE of one object.
     pub(crate) async fn delete(&self, target: &Target, options: &DeleteOptions) -> Result<Deleted, Status> {
         let name = target.name.clone().unwrap_or_default();
-        let key = target.key(&name);
+        let key = target.named_key()?;
         for _ in 0..WRITE_TRIES {
             let snapshot = self.store().snapshot();
             let Some(entry) = snapshot.get(&key) else {
@@ -47,6 +47,7 @@ impl Server {
             if target.resource.id == kinds::namespaces() && PERMANENT.contains(&name.as_str()) {
                 return Err(Status::forbidden(&target.resource.id, &name, "this namespace may not be deleted"));
             }
+            check_readable(target, options, &name)?;
             check_preconditions(target, options, &object, &name)?;
             let review = Review::of(Operation::Delete, target, &name, Some(&object), options.dry_run);
             self.consult(&review, &object).await?;
@@ -107,7 +108,8 @@ impl Server {
         meta::set_text(&mut marked, "deletionTimestamp", self.now().to_string());
         if target.resource.id == kinds::namespaces() {
             marked["status"]["phase"] = "Terminating".into();
-        } else {
+        }
+        if !owns_others(&target.resource.id) {
             meta::of(&mut marked).insert("deletionGracePeriodSeconds".into(), 0.into());
         }
         if target.resource.is_custom() {
@@ -150,6 +152,26 @@ pub(crate) fn set_finalizers(object: &mut Value, finalizers: Vec<String>) {
     }
 }
 
+/// What can be read cannot be deleted as what cannot.
+fn check_readable(target: &Target, options: &DeleteOptions, name: &str) -> Result<(), Status> {
+    if !options.unreadable {
+        return Ok(());
+    }
+    let id = &target.resource.id;
+    if *id == kinds::namespaces() {
+        let why = "no unsafe deleter provided, can not honor ignoreStoreReadErrorWithClusterBreakingPotential";
+        return Err(Status::internal(why));
+    }
+    let in_group = target.resource.is_custom() || *id == kinds::definitions();
+    let group = if in_group { format!("{}/", id.group) } else { String::new() };
+    let namespace = target.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{group}{}/{namespace}{name}, ResourceVersion: 0, AdditionalErrorMsg: unsafe deletion is not allowed because the object is decodable from storage",
+        id.resource
+    );
+    Err(Status::conflict_because(id, name, &why))
+}
+
 fn check_preconditions(target: &Target, options: &DeleteOptions, object: &Value, name: &str) -> Result<(), Status> {
     let uid = meta::text(object, "uid");
     let version = meta::text(object, "resourceVersion");
@@ -166,7 +188,7 @@ fn check_preconditions(target: &Target, options: &DeleteOptions, object: &Value,
         return Ok(());
     }
     // The real server names the kind here, not the resource.
-    let named = GroupResource::new(target.resource.id.group.as_ref(), target.resource.kind.as_str());
+    let named = GroupResource::new(target.group_of_errors(), target.resource.kind.as_str());
     if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
         let why = format!(
             "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"

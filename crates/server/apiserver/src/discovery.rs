@@ -6,13 +6,13 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use concert_api::{Gvk, version_rank};
-use http::{HeaderValue, Response, header};
+use http::{HeaderMap, HeaderValue, Response, header};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::Server;
 use crate::kinds::{self, Kinds, Resource, Version};
-use crate::respond::{self, Body, Form};
+use crate::respond::{self, Body, Form, Offer};
 
 /// As the real server orders them: one order for built-in kinds, another for custom ones.
 const BUILTIN_VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
@@ -28,8 +28,20 @@ pub(crate) struct Documents {
 
 impl Server {
     /// Answers a discovery path.
-    pub(crate) fn discovery(&self, segments: &[&str], form: Form) -> Response<Body> {
+    pub(crate) fn discovery(&self, segments: &[&str], headers: &HeaderMap) -> Response<Body> {
         let kinds = self.kinds();
+        // Only the documents of built-in versions are routed by media type.
+        let is_custom = |group: &str| kinds.iter().any(|one| *one.id.group == *group && one.is_custom());
+        let routed = match *segments {
+            ["api", ..] => true,
+            ["apis", group, _] => !is_custom(group),
+            _ => false,
+        };
+        let offer = Offer::Discovery { routed, aggregated: segments.len() == 1 };
+        let form = match respond::negotiate(headers, offer) {
+            Ok(form) => form,
+            Err(status) => return respond::failure(&status),
+        };
         if let (["api" | "apis"], Form::AggregatedDiscovery(version)) = (segments, form) {
             let documents = kinds.discovery.get_or_init(|| aggregated(&kinds));
             let document = if segments == ["api"] { &documents.core } else { &documents.groups };
@@ -78,6 +90,12 @@ fn aggregated_answer(document: &Bytes, version: &str) -> Response<Body> {
 /// A short name for content: FNV-1a.
 pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// The kind that is hashed: for definitions one that the real server no longer serves.
+fn hashed(resource: &Resource) -> Gvk {
+    let stored = resource.storage().gvk.clone();
+    if resource.id == kinds::definitions() { Gvk { version: "v1beta1".into(), ..stored } } else { stored }
 }
 
 /// What tells clients that the stored version has changed; computed as by the real server.
@@ -129,7 +147,7 @@ fn legacy(resource: &Resource, version: &Version) -> Vec<Value> {
     let mut entry = json!({
         "name": resource.id.resource.as_ref(), "singularName": resource.singular, "namespaced": resource.namespaced,
         "kind": resource.kind, "verbs": verbs(resource),
-        "storageVersionHash": storage_version_hash(&resource.storage().gvk),
+        "storageVersionHash": storage_version_hash(&hashed(resource)),
     });
     extend_names(&mut entry, resource);
     if resource.is_answered()

@@ -15,7 +15,8 @@ pub(crate) fn draft(resource: &Resource, version: &Version, object: &Value) -> D
     if resource.is_custom() && !version.storage {
         let mut object = object.clone();
         storage.schema.prune(&mut object);
-        storage.schema.default(&mut object);
+        // What has no room stays out, here and below.
+        let _ = storage.schema.default(&mut object);
         let (bytes, at) = write(&object, &storage.gvk.api_version(), &storage.gvk.kind, None);
         return Draft::new(bytes, at);
     }
@@ -99,7 +100,7 @@ pub(crate) fn tree(resource: &Resource, version: &Version, entry: &Stored) -> Re
         value["apiVersion"] = version.gvk.api_version().into();
         let storage = resource.storage();
         storage.schema.prune(&mut value);
-        storage.schema.default(&mut value);
+        let _ = storage.schema.default(&mut value);
         version.schema.prune(&mut value);
     }
     Ok(value)

@@ -39,10 +39,18 @@ pub(crate) fn read(
         Status::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why} ({body})"))
     };
     let document = media.decode(body).map_err(|error| match media {
-        Media::Yaml if error.starts_with("yaml") => unrecognized(&error),
+        Media::Yaml if error.starts_with("yaml") || error.starts_with("unsupported map key") => unrecognized(&error),
         Media::Json | Media::Yaml => unrecognized(&format!("couldn't get version/kind; {error}")),
     })?;
     let mut value = document.value.clone();
+    if value.is_null() && !target.resource.is_custom() {
+        // Go reads nothing into an object, too.
+        value = Value::Object(serde_json::Map::new());
+    }
+    if value.is_null() && media == Media::Yaml {
+        let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(body));
+        return Err(unrecognized(&why));
+    }
     if !value.is_object() {
         let found = crate::delete::json_type(&value);
         return Err(unrecognized(&format!(
@@ -124,13 +132,14 @@ fn finish(
             Vec::new()
         }
     };
-    if target.resource.is_custom() {
-        version.schema.default(&mut value);
+    if target.resource.is_custom() && !version.schema.default(&mut value) {
+        let message = "the defaults of its schema make the object too large: limit is 3145728 bytes of them";
+        return Err(Status::failure(413, "RequestEntityTooLarge", message));
     }
     Ok(Incoming { value, warnings })
 }
 
-/// `1.0` becomes `1`, as Go writes it again.
+/// `1.0` becomes `1`, as Go writes it again; an integer that is none of Go's is rounded.
 fn whole_numbers(value: &mut Value) {
     /// Beyond this a double is no longer a safe integer.
     const SAFE: f64 = 9_007_199_254_740_992.0;
@@ -142,6 +151,11 @@ fn whole_numbers(value: &mut Value) {
             if float.fract() == 0.0 && float.abs() < SAFE {
                 *value = (float as i64).into();
             }
+        }
+        Value::Number(number) if !number.is_i64() => {
+            // The fewest digits that mean this float.
+            let rounded = number.as_f64().unwrap_or_default();
+            *value = rounded.to_string().parse::<u64>().map_or_else(|_| rounded.into(), Value::from);
         }
         _ => {}
     }

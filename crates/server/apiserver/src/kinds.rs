@@ -1,12 +1,12 @@
 //! The kinds this server knows: built-in ones from data, custom ones from their definitions.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
 use concert_api::{GroupResource, Gvk};
 use concert_schema::{Builtin, Column, Definition, JsonPath, Scale, Schema, Scope, builtins};
-use concert_store::Snapshot;
+use concert_store::Store;
 use serde_json::Value;
 
 use crate::beside::Parsed;
@@ -51,6 +51,8 @@ pub(crate) struct Version {
     pub(crate) schema: Schema,
     /// The schema of a custom resource as it was written, for OpenAPI.
     pub(crate) openapi: Value,
+    /// The bytes of that.
+    pub(crate) schema_length: usize,
     pub(crate) columns: Vec<Column>,
     /// Warns those who use it.
     pub(crate) deprecated: Option<String>,
@@ -95,6 +97,7 @@ impl Resource {
             selectable: Vec::new(),
             schema: builtin.schema.clone(),
             openapi: Value::Null,
+            schema_length: 0,
             columns: builtin.columns.clone(),
             deprecated: None,
         };
@@ -127,6 +130,7 @@ impl Resource {
             scale: version.scale,
             selectable: version.selectable,
             schema: version.schema,
+            schema_length: version.openapi.to_string().len(),
             openapi: version.openapi,
             columns: version.columns,
             deprecated: version.deprecation_warning,
@@ -208,27 +212,32 @@ impl Kinds {
 
 /// The current kinds, renewed from the stored definitions.
 #[derive(Debug, Default)]
-pub(crate) struct Registry(RwLock<Arc<Kinds>>);
+pub(crate) struct Registry {
+    current: RwLock<Arc<Kinds>>,
+    /// Held by who renews them: that takes a while, and readers do not wait for it.
+    renewing: Mutex<()>,
+}
 
 impl Registry {
     /// The kinds of a fork: shared until one of both changes a definition.
     pub(crate) fn fork(&self) -> Self {
-        Self(RwLock::new(self.current()))
+        Self { current: RwLock::new(self.current()), renewing: Mutex::default() }
     }
 
     pub(crate) fn current(&self) -> Arc<Kinds> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Brings the kinds up to the definitions in `snapshot`; compiles only what changed.
-    pub(crate) fn refresh(&self, snapshot: &Snapshot<Parsed>) -> Arc<Kinds> {
+    /// Brings the kinds up to the stored definitions; compiles only what changed.
+    pub(crate) fn refresh(&self, store: &Store<Parsed>) -> Arc<Kinds> {
+        let _renewing = self.renewing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (current, snapshot) = (self.current(), store.snapshot());
         let stored: BTreeMap<String, u64> = snapshot
             .range(&definitions(), None, None)
             .map(|(key, entry)| (key.name.to_string(), entry.revision))
             .collect();
-        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if current.made_from == stored && !current.resources.is_empty() {
-            return Arc::clone(&current);
+            return current;
         }
         let mut resources = BTreeMap::new();
         for (key, entry) in snapshot.range(&definitions(), None, None) {
@@ -241,8 +250,9 @@ impl Registry {
             let resource = Resource::from_builtin(builtin);
             resources.insert(resource.id.clone(), Arc::new(resource));
         }
-        *current = Arc::new(Kinds { resources, made_from: stored, ..Kinds::default() });
-        Arc::clone(&current)
+        let renewed = Arc::new(Kinds { resources, made_from: stored, ..Kinds::default() });
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&renewed);
+        renewed
     }
 }
 

@@ -29,9 +29,12 @@
 
 mod access;
 mod admission;
+mod advice;
+mod answer;
 mod auth;
 mod beside;
 mod body;
+mod change;
 mod collect;
 mod contents;
 mod definition;
@@ -54,6 +57,7 @@ mod respond;
 mod review;
 mod rules;
 mod scale;
+mod seldom;
 mod select;
 mod server;
 mod table;

@@ -14,6 +14,7 @@ use http_body_util::BodyExt;
 use crate::access::Action;
 use crate::auth::{MASTERS, User};
 use crate::respond::{self, Body};
+use crate::seldom::Seldom;
 
 /// How many requests may be answered at once. Requests of this process itself are not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,7 @@ struct Inner {
     all: HashMap<Class, usize>,
     /// Only users who have something going on are here.
     users: HashMap<(Class, Arc<str>), usize>,
+    refused: Seldom,
 }
 
 impl Inner {
@@ -96,7 +98,9 @@ impl Counts {
         let all = inner.all.get(&class).copied().unwrap_or(0);
         let own = inner.users.get(&(class, Arc::clone(&name))).copied().unwrap_or(0);
         if all >= most || (own >= most_per_user && !user.is_in(MASTERS)) {
-            tracing::warn!(user = user.name, ?class, all, own, "too many requests at once: one is refused");
+            if let Some(times) = inner.refused.times() {
+                tracing::warn!(user = user.name, ?class, all, own, times, "too many requests at once: one is refused");
+            }
             return None;
         }
         *inner.all.entry(class).or_default() += 1;

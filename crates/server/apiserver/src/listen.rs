@@ -1,21 +1,28 @@
 //! The TLS listener, with limits on everything a peer can ask for.
 
 mod connection;
+mod places;
 mod pulse;
+#[cfg(test)]
+mod tests;
 
+use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Identity;
 use crate::pki::{Pki, PkiError};
+use crate::seldom::Seldom;
 use crate::server::Server;
+
+use places::Places;
 
 /// How long requests may take to end once the server stops.
 const GRACE: Duration = Duration::from_secs(5);
@@ -23,7 +30,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// What a peer may ask of the listener. The defaults are meant for everybody; stricter ones are possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// Connections at once; further ones wait to be accepted.
+    /// Connections at once. If there are more, the oldest that has not authenticated is closed; if all have, further
+    /// ones wait to be accepted.
     pub connections: usize,
     /// For the TLS handshake.
     pub handshake: Duration,
@@ -33,6 +41,9 @@ pub struct ConnectionLimits {
     pub header_bytes: u32,
     /// Headers of an HTTP/1 request.
     pub header_count: usize,
+    /// Bytes of the body of a refused HTTP/1 request that are passed over, so that the connection can go on; if there are
+    /// more, it is closed after the answer.
+    pub unread: usize,
     /// HTTP/2 requests at once on one connection: client-go puts all its watches on one.
     pub streams: u32,
     /// Requests that were taken back before they were looked at.
@@ -61,6 +72,7 @@ impl Default for ConnectionLimits {
             headers: Duration::from_secs(30),
             header_bytes: 16 << 10,
             header_count: 100,
+            unread: 256 << 10,
             streams: 1000,
             pending_resets: 20,
             error_resets: 1024,
@@ -72,13 +84,6 @@ impl Default for ConnectionLimits {
             // A watch may live for an hour, and ends by itself.
             grace: Duration::from_secs(5 * 60),
         }
-    }
-}
-
-impl ConnectionLimits {
-    /// How often a connection looks at its limits.
-    fn tick(&self) -> Duration {
-        [self.idle, self.stall, self.age, self.grace].into_iter().min().unwrap_or(self.idle) / 4
     }
 }
 
@@ -139,54 +144,91 @@ impl Listener {
 
     /// Serves until `stop`; then ends watches, lets requests finish, and closes.
     pub async fn serve(self, server: Server, stop: CancellationToken) {
-        server.know(Arc::clone(&self.identity));
-        let permits = Arc::new(Semaphore::new(self.limits.connections));
-        let mut connections = JoinSet::new();
+        server.know(self.identity);
+        serve(self.tcp, self.tls, self.limits, server, stop).await;
+    }
+}
+
+/// Where connections come from.
+trait Source: Send + Sync {
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    /// The next one.
+    fn next(&self) -> impl Future<Output = std::io::Result<Self::Stream>> + Send;
+}
+
+impl Source for TcpListener {
+    type Stream = TcpStream;
+
+    async fn next(&self) -> std::io::Result<TcpStream> {
+        let (stream, _) = self.accept().await?;
+        // Events are small and should not wait for more.
+        let _ = stream.set_nodelay(true);
+        Ok(stream)
+    }
+}
+
+/// When limits of connections were last told of.
+#[derive(Debug, Default)]
+struct Notices {
+    handshake: Seldom,
+    headers: Seldom,
+    stalled: Seldom,
+    late: Seldom,
+    streams: Seldom,
+    abuse: Seldom,
+    body: Seldom,
+    accept: Seldom,
+}
+
+async fn serve<S: Source>(
+    source: S,
+    tls: TlsAcceptor,
+    limits: ConnectionLimits,
+    server: Server,
+    stop: CancellationToken,
+) {
+    let places = Places::new(limits.connections);
+    let notices = Arc::new(Notices::default());
+    let mut connections = JoinSet::new();
+    let accept = async {
         loop {
-            if permits.available_permits() == 0 {
-                tracing::warn!(limit = self.limits.connections, "too many connections: further ones wait");
-            }
-            let permit = tokio::select! {
-                biased;
-                () = stop.cancelled() => break,
-                permit = Arc::clone(&permits).acquire_owned() => permit,
-            };
-            let (Ok(permit), Some(stream)) = (permit, self.accept(&stop).await) else { break };
+            let stream = accepted(&source, &places, &notices).await;
+            let place = places.take().await;
             while connections.try_join_next().is_some() {}
             let context = connection::Context {
-                tls: self.tls.clone(),
+                tls: tls.clone(),
                 server: server.clone(),
-                limits: self.limits,
+                limits,
                 stop: stop.clone(),
-                permit,
+                place,
+                notices: Arc::clone(&notices),
             };
             connections.spawn(connection::serve(stream, context));
         }
-        server.stop_watches();
-        let all = async { while connections.join_next().await.is_some() {} };
-        if tokio::time::timeout(GRACE, all).await.is_err() {
-            tracing::warn!("some connections did not end in time");
-        }
-        connections.shutdown().await;
+    };
+    // Who is not served yet finds nobody.
+    stop.run_until_cancelled(accept).await;
+    server.stop_watches();
+    let all = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(GRACE, all).await.is_err() {
+        tracing::warn!("some connections did not end in time");
     }
+    connections.shutdown().await;
+}
 
-    async fn accept(&self, stop: &CancellationToken) -> Option<TcpStream> {
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = stop.cancelled() => return None,
-                accepted = self.tcp.accept() => accepted,
-            };
-            match accepted {
-                Ok((stream, _)) => {
-                    // Events are small and should not wait for more.
-                    let _ = stream.set_nodelay(true);
-                    return Some(stream);
+/// The next connection, however long it takes.
+async fn accepted<S: Source>(source: &S, places: &Places, notices: &Notices) -> S::Stream {
+    loop {
+        match source.next().await {
+            Ok(stream) => return stream,
+            Err(error) => {
+                if let Some(times) = notices.accept.times() {
+                    tracing::warn!(%error, times, "cannot accept a connection");
                 }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
+                // Most often there are no descriptors left.
+                places.make_room();
+                tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
     }

@@ -1,5 +1,7 @@
 //! OpenAPI v3: one document per group-version, rendered when first asked for.
 
+mod paths;
+
 use std::sync::PoisonError;
 
 use bytes::Bytes;
@@ -29,8 +31,19 @@ impl Server {
                 .collect();
             return respond::json(200, &json!({"paths": paths}));
         };
-        rendered(&kinds, name).map_or_else(respond::nowhere, |document| respond::bytes(200, document))
+        rendered(&kinds, name).map_or_else(respond::nothing, tagged)
     }
+}
+
+/// A document with a name for what is in it.
+fn tagged(document: Bytes) -> Response<Body> {
+    let etag = format!("\"{:016X}\"", fingerprint(&document));
+    let mut response = respond::bytes(200, document);
+    if let Ok(etag) = HeaderValue::from_str(&etag) {
+        response.headers_mut().insert(header::ETAG, etag);
+    }
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept"));
+    response
 }
 
 /// An OpenAPI v2 document without paths. Clients that do not find a kind in v3 ask here before they say so; all else
@@ -67,7 +80,7 @@ fn rendered(kinds: &Kinds, name: &str) -> Option<Bytes> {
     let mut schemas = Map::new();
     for (resource, place) in resources {
         let version = &resource.versions[*place];
-        add_paths(&mut paths, name, resource, version);
+        paths::add(&mut paths, name, resource, version);
         add_schemas(&mut schemas, resource, version);
     }
     add_definition(&mut schemas, META);
@@ -75,8 +88,16 @@ fn rendered(kinds: &Kinds, name: &str) -> Option<Bytes> {
         schemas.insert(SCALE.to_owned(), scale_schema());
     }
     schemas.insert(STATUS.to_owned(), json!({"type": "object"}));
+    schemas.insert(PATCH.to_owned(), json!({"type": "object"}));
+    schemas.insert(LIST_META.to_owned(), list_meta_schema());
+    let custom = resources.iter().any(|(resource, _)| resource.is_custom());
+    let info = if custom {
+        json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"})
+    } else {
+        json!({"title": "Concert", "version": version})
+    };
     let document = json!({
-        "openapi": "3.0.0", "info": {"title": "Concert", "version": version},
+        "openapi": "3.0.0", "info": info,
         "paths": paths, "components": {"schemas": schemas},
     });
     let bytes = Bytes::from(document.to_string());
@@ -86,14 +107,30 @@ fn rendered(kinds: &Kinds, name: &str) -> Option<Bytes> {
 
 const SCALE: &str = "io.k8s.api.autoscaling.v1.Scale";
 const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
-const STATUS_SCHEMA: &str = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.Status";
+const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
+const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
+
+fn reference(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+fn list_meta_schema() -> Value {
+    let text = json!({"type": "string"});
+    json!({
+        "type": "object",
+        "properties": {
+            "continue": text, "remainingItemCount": {"type": "integer", "format": "int64"},
+            "resourceVersion": text, "selfLink": text,
+        },
+    })
+}
 
 fn scale_schema() -> Value {
     let (text, number) = (json!({"type": "string"}), json!({"type": "integer", "format": "int32"}));
     json!({
         "type": "object",
         "properties": {
-            "apiVersion": text, "kind": text, "metadata": {"allOf": [{"$ref": format!("#/components/schemas/{META}")}]},
+            "apiVersion": text, "kind": text, "metadata": {"allOf": [reference(META)]},
             "spec": {"type": "object", "properties": {"replicas": number}},
             "status": {"type": "object", "required": ["replicas"], "properties": {"replicas": number, "selector": text}},
         },
@@ -142,6 +179,26 @@ fn gvk(version: &Version) -> Value {
     json!({"group": version.gvk.group, "version": version.gvk.version, "kind": version.gvk.kind})
 }
 
+/// What may be a number or a text says so in words that everybody understands.
+fn tell_alternatives(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            let either = members.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true));
+            if either && !members.contains_key("anyOf") && !members.contains_key("allOf") {
+                members.insert("anyOf".to_owned(), json!([{"type": "integer"}, {"type": "string"}]));
+            }
+            for (name, member) in members {
+                // Defaults and enums are values, not schemas.
+                if !matches!(name.as_str(), "default" | "enum" | "example") {
+                    tell_alternatives(member);
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(tell_alternatives),
+        _ => {}
+    }
+}
+
 fn add_schemas(schemas: &mut Map<String, Value>, resource: &Resource, version: &Version) {
     let text = json!({"type": "string"});
     let name = schema_name(resource, version);
@@ -152,83 +209,25 @@ fn add_schemas(schemas: &mut Map<String, Value>, resource: &Resource, version: &
         let mut schema = version.openapi.clone();
         schema["properties"]["apiVersion"] = text.clone();
         schema["properties"]["kind"] = text.clone();
-        schema["properties"]["metadata"] = json!({"allOf": [{"$ref": format!("#/components/schemas/{META}")}]});
+        schema["properties"]["metadata"] = json!({"allOf": [reference(META)]});
+        tell_alternatives(&mut schema);
+        let selectable =
+            version.selectable.iter().map(|path| json!({"fieldPath": path.text().trim_start_matches('.')}));
+        let selectable: Vec<Value> = selectable.collect();
+        if !selectable.is_empty() {
+            schema["x-kubernetes-selectable-fields"] = selectable.into();
+        }
         schema
     };
     schema["x-kubernetes-group-version-kind"] = json!([gvk(version)]);
     let list = json!({
         "type": "object", "required": ["items"],
         "properties": {
-            "apiVersion": text, "kind": text, "metadata": {"type": "object"},
-            "items": {"type": "array", "items": {"$ref": format!("#/components/schemas/{name}")}},
+            "apiVersion": text, "kind": text, "metadata": {"allOf": [reference(LIST_META)]},
+            "items": {"type": "array", "items": reference(&name)},
         },
         "x-kubernetes-group-version-kind": [{"group": version.gvk.group, "version": version.gvk.version, "kind": resource.list_kind}],
     });
     schemas.insert(name.clone(), schema);
     schemas.insert(format!("{name}List"), list);
-}
-
-fn add_paths(paths: &mut Map<String, Value>, document: &str, resource: &Resource, version: &Version) {
-    let scope = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
-    let collection = format!("/{document}{scope}/{}", resource.id.resource);
-    let schema = format!("#/components/schemas/{}", schema_name(resource, version));
-    let answer = |reference: String| json!({"200": {"description": "OK", "content": {"application/json": {"schema": {"$ref": reference}}}}});
-    let operation = |action: &str, reference: &str| {
-        json!({
-            "x-kubernetes-action": action, "x-kubernetes-group-version-kind": gvk(version),
-            "operationId": format!("{action}{}{}", version.gvk.version, version.gvk.kind),
-            "responses": answer(reference.to_owned()),
-        })
-    };
-    let with_body = |action: &str, media: &str, body: Value| {
-        let mut operation = operation(action, &schema);
-        operation["requestBody"] = json!({"content": {media: {"schema": body}}});
-        operation["parameters"] = ["dryRun", "fieldManager", "fieldValidation"]
-            .iter()
-            .map(|name| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}}))
-            .collect();
-        operation
-    };
-    let object = json!({"$ref": schema});
-    if resource.is_answered() {
-        paths.insert(collection, json!({"post": with_body("post", "application/json", object)}));
-        return;
-    }
-    paths.insert(
-        collection.clone(),
-        json!({
-            "get": operation("list", &format!("{schema}List")),
-            "post": with_body("post", "application/json", object.clone()),
-            "delete": operation("deletecollection", STATUS_SCHEMA),
-        }),
-    );
-    let one = json!({
-        "get": operation("get", &schema),
-        "put": with_body("put", "application/json", object),
-        "patch": with_body("patch", "application/merge-patch+json", json!({"type": "object"})),
-        "delete": operation("delete", &schema),
-    });
-    if version.status {
-        let mut status = one.clone();
-        if let Some(members) = status.as_object_mut() {
-            members.remove("delete");
-        }
-        paths.insert(format!("{collection}/{{name}}/status"), status);
-    }
-    if version.scale.is_some() {
-        let scale = format!("#/components/schemas/{SCALE}");
-        let mut scaled = json!({
-            "get": operation("get", &scale),
-            "put": with_body("put", "application/json", json!({"$ref": scale})),
-            "patch": with_body("patch", "application/merge-patch+json", json!({"type": "object"})),
-        });
-        let responses = answer(scale);
-        scaled.as_object_mut().into_iter().flatten().for_each(|(_, one)| one["responses"] = responses.clone());
-        paths.insert(format!("{collection}/{{name}}/scale"), scaled);
-    }
-    paths.insert(format!("{collection}/{{name}}"), one);
-    if resource.namespaced {
-        let all = json!({"get": operation("list", &format!("{schema}List"))});
-        paths.insert(format!("/{document}/{}", resource.id.resource), all);
-    }
 }

@@ -1,28 +1,26 @@
 //! Getting and listing.
 
 pub(crate) mod options;
+pub(crate) mod pieces;
 mod token;
 
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use concert_api::{ObjectKey, Status};
 use concert_store::{RevisionError, Snapshot};
-use futures::Stream;
 use serde_json::{Value, json};
 
 use crate::Server;
-use crate::beside::{Parsed, Stored, beginning};
+use crate::beside::{Parsed, Stored};
 use crate::delete::DeleteOptions;
 use crate::encode;
-use crate::respond::Form;
+use crate::respond::{Count, Form};
 use crate::scale;
 use crate::select::Selection;
 use crate::table;
 use crate::target::{Part, Query, Target};
 
-/// Lists go out in pieces of about this size.
-const PIECE: usize = 64 << 10;
 /// How long a list waits for a revision that is not there yet.
 const FUTURE_PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
 
@@ -42,13 +40,14 @@ impl Server {
             self.wait_for(asked).await?;
         }
         let snapshot = self.store().snapshot();
-        let Some(entry) = snapshot.get(&target.key(name)) else {
+        let Some(entry) = snapshot.get(&target.named_key()?) else {
             return Err(Status::not_found(&target.resource.id, name));
         };
         if target.part == Part::Scale {
             let object = encode::tree(&target.resource, target.version(), entry)?;
             return Ok(scale::of(target, &object)?.to_string().into());
         }
+        table::check_count(target, form, Count::One)?;
         self.shaped(target, query, form, entry)
     }
 
@@ -78,14 +77,15 @@ impl Server {
             Form::Object | Form::AggregatedDiscovery(_) => {
                 Ok(encode::served(&target.resource, target.version(), entry))
             }
-            Form::Table => {
+            Form::Table(version) => {
                 let object = encode::tree(&target.resource, target.version(), entry)?;
-                let table = table::table(target, query, &[object], &json!({"resourceVersion": revision}), self.now())?;
+                let metadata = json!({"resourceVersion": revision});
+                let table = table::table(target, query, version, &object, &metadata, self.now())?;
                 Ok(table.to_string().into())
             }
-            Form::Metadata => {
+            Form::Metadata(version, _) => {
                 let object = encode::tree(&target.resource, target.version(), entry)?;
-                Ok(table::metadata_only(&object).to_string().into())
+                Ok(table::metadata_only(version, &object).to_string().into())
             }
         }
     }
@@ -161,31 +161,6 @@ impl Server {
             Ok(Err(_)) | Err(_) => Err(Status::too_large_revision(revision, self.store().snapshot().revision())),
         }
     }
-
-    /// A page as one document in the form the client wants.
-    pub(crate) fn page_document(
-        &self,
-        target: &Target,
-        query: &Query,
-        form: Form,
-        page: &Page,
-    ) -> Result<Value, Status> {
-        let objects: Vec<Value> = page
-            .entries
-            .iter()
-            .map(|entry| encode::tree(&target.resource, target.version(), entry))
-            .collect::<Result<_, _>>()?;
-        if form == Form::Table {
-            return table::table(target, query, &objects, &page.metadata(), self.now());
-        }
-        let items: Vec<Value> = objects.iter().map(table::metadata_only).collect();
-        // No list, where the real server has none.
-        let items = if items.is_empty() { Value::Null } else { items.into() };
-        Ok(json!({
-            "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
-            "metadata": page.metadata(), "items": items,
-        }))
-    }
 }
 
 const EXPIRED_TOKEN: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
@@ -209,52 +184,6 @@ impl Page {
             metadata["continue"] = "".into();
         }
         metadata
-    }
-
-    /// The page as a list of whole objects, piece by piece: the stored bytes, never one buffer.
-    pub(crate) fn pieces(self, target: &Target) -> impl Stream<Item = Bytes> + Send + 'static {
-        let version = target.version();
-        let head = format!(
-            "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{},\"items\":[",
-            target.resource.list_kind,
-            version.gvk.api_version(),
-            self.metadata_for(target)
-        );
-        let target = target.clone();
-        let state = (Some(head), self.entries.into_iter().enumerate(), target, false);
-        futures::stream::unfold(state, |(head, mut entries, target, done)| async move {
-            if done {
-                return None;
-            }
-            let mut piece = BytesMut::with_capacity(PIECE + 4096);
-            piece.extend_from_slice(head.unwrap_or_default().as_bytes());
-            let mut done = false;
-            while piece.len() < PIECE {
-                let Some((place, entry)) = entries.next() else {
-                    piece.extend_from_slice(b"]}");
-                    done = true;
-                    break;
-                };
-                if place > 0 {
-                    piece.put_u8(b',');
-                }
-                push_item(&mut piece, &target, &entry);
-            }
-            Some((piece.freeze(), (None, entries, target, done)))
-        })
-    }
-}
-
-/// Items of custom resources keep their apiVersion and kind, those of built-in kinds leave them out.
-fn push_item(piece: &mut BytesMut, target: &Target, entry: &Stored) {
-    let bytes = encode::served(&target.resource, target.version(), entry);
-    if target.resource.is_custom() {
-        piece.extend_from_slice(&bytes);
-    } else {
-        let gvk = &target.version().gvk;
-        let head = beginning(&gvk.api_version(), &gvk.kind);
-        piece.put_u8(b'{');
-        piece.extend_from_slice(bytes.strip_prefix(head.as_bytes()).unwrap_or(&bytes[1..]));
     }
 }
 

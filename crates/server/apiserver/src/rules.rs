@@ -28,10 +28,13 @@ pub(crate) fn prepare_new(target: &Target, object: &mut Value, now: Time, random
         "deletionGracePeriodSeconds",
         "selfLink",
         "resourceVersion",
-        "generation",
         "managedFields",
     ] {
         metadata.remove(field);
+    }
+    // Kinds that do not count changes keep what was sent.
+    if metadata.get("generation").is_some_and(|sent| *sent == 0) {
+        metadata.remove("generation");
     }
     let base = meta::text(object, "generateName").to_owned();
     if meta::text(object, "name").is_empty() && !base.is_empty() {
@@ -44,11 +47,10 @@ pub(crate) fn prepare_new(target: &Target, object: &mut Value, now: Time, random
     Ok(())
 }
 
-/// The namespace in the object, if there is one, must be that of the path.
+/// The namespace in the object, if there is one, must be that of the path. Where objects live in none, it is dropped.
 fn check_namespace(target: &Target, object: &Value) -> Result<(), Status> {
     let found = meta::text(object, "namespace");
-    // Outside of namespaces it is not looked at.
-    if found.is_empty() || target.namespace.as_deref().is_none_or(|expected| found == expected) {
+    if found.is_empty() || target.namespace.as_deref().is_none_or(|expected| expected == found) {
         return Ok(());
     }
     let message = "the namespace of the provided object does not match the namespace sent on the request";
@@ -92,15 +94,23 @@ pub(crate) fn keep_from_old(object: &mut Value, old: &Value) {
 /// What is wrong with the metadata of an object.
 pub(crate) fn check(target: &Target, object: &Value) -> FieldErrors {
     let mut errors = Vec::new();
-    let name = meta::text(object, "name");
+    let rule = target.resource.builtin.map_or(NameRule::Subdomain, |builtin| builtin.name_rule);
+    let (name, base) = (meta::text(object, "name"), meta::text(object, "generateName"));
+    if !base.is_empty() {
+        let faults = rule.prefix_faults(base);
+        errors.extend(faults.into_iter().map(|fault| FieldError::invalid("metadata.generateName", base, fault)));
+    }
     if name.is_empty() {
         errors.push(FieldError::required("metadata.name", "name or generateName is required"));
     } else {
-        let rule = target.resource.builtin.map_or(NameRule::Subdomain, |builtin| builtin.name_rule);
         let faults = rule.faults(name);
         errors.extend(faults.into_iter().map(|fault| FieldError::invalid("metadata.name", name, fault)));
     }
     let metadata = &object["metadata"];
+    if let Some(generation) = metadata["generation"].as_i64().filter(|generation| *generation < 0) {
+        let detail = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid("metadata.generation", generation, detail));
+    }
     errors.extend(content_errors(metadata, object));
     errors.extend(owners::check_finalizers(target, object));
     errors
@@ -127,11 +137,14 @@ fn content_errors(metadata: &Value, object: &Value) -> FieldErrors {
 /// What was changed and cannot be.
 fn fixed_errors(object: &Value, old: &Value, sent: &Value) -> FieldErrors {
     let mut errors = Vec::new();
-    for field in ["uid", "deletionTimestamp"] {
-        let wanted = meta::text(sent, field);
-        if !wanted.is_empty() && wanted != meta::text(old, field) {
-            errors.push(FieldError::invalid(format!("metadata.{field}"), wanted, "field is immutable"));
-        }
+    let uid = meta::text(sent, "uid");
+    if !uid.is_empty() && uid != meta::text(old, "uid") {
+        errors.push(FieldError::invalid("metadata.uid", uid, "field is immutable"));
+    }
+    // What is there already stays, whatever was sent; only a deletion puts it there.
+    let deletion = meta::text(sent, "deletionTimestamp");
+    if !deletion.is_empty() && !meta::is_deleting(old) {
+        errors.push(FieldError::invalid("metadata.deletionTimestamp", deletion, "field is immutable"));
     }
     let grace = "deletionGracePeriodSeconds";
     let wanted = &sent["metadata"][grace];

@@ -145,12 +145,65 @@ fn put(object: &mut Value, steps: &[&str], value: Value) {
     }
 }
 
+/// The number at a path; the error, in the words of Go, tells of something else there or on the way.
+fn replicas(path: &JsonPath, object: &Value) -> Result<Option<i64>, String> {
+    let Some(steps) = path.members() else { return Ok(path.first(object).and_then(Value::as_i64)) };
+    let wrong = |place: &[&str], found: &Value, wanted: &str| {
+        let (place, text, kind) = (place.join("."), go_text(found), go_type(found));
+        format!(".{place} accessor error: {text} is of the type {kind}, expected {wanted}")
+    };
+    let mut value = object;
+    for (place, step) in steps.iter().enumerate() {
+        match value {
+            Value::Object(members) => match members.get(*step) {
+                Some(member) => value = member,
+                None => return Ok(None),
+            },
+            Value::Null => return Ok(None),
+            other => return Err(wrong(&steps[..=place], other, "map[string]interface{}")),
+        }
+    }
+    value.as_i64().map(Some).ok_or_else(|| wrong(&steps, value, "int64"))
+}
+
+/// A value as Go prints it.
+fn go_text(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
+        Value::Object(members) => {
+            let members: Vec<String> = members.iter().map(|(key, value)| format!("{key}:{}", go_text(value))).collect();
+            format!("map[{}]", members.join(" "))
+        }
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
+}
+
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
 /// What is wrong with the replicas of an object that can be scaled.
 pub(crate) fn check(target: &Target, object: &Value) -> FieldErrors {
     let Some(paths) = &target.version().scale else { return Vec::new() };
     let mut errors = Vec::new();
     for path in [&paths.spec_replicas, &paths.status_replicas] {
-        let Some(number) = path.first(object).and_then(Value::as_i64) else { continue };
+        let number = match replicas(path, object) {
+            Ok(Some(number)) => number,
+            Ok(None) => continue,
+            Err(detail) => {
+                errors.push(FieldError::invalid(path.text(), 0, detail));
+                continue;
+            }
+        };
         if number < 0 {
             errors.push(FieldError::invalid(path.text(), number, "should be a non-negative integer"));
         } else if number > i64::from(i32::MAX) {

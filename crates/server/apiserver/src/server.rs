@@ -1,47 +1,26 @@
-//! The server itself: its parts, and the way of a request through them.
+//! The server itself: its parts, its life, and what others may do with it.
 
-use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
 use std::path::Path as FilePath;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
-use std::task::{Context, Poll};
-use std::time::Duration;
 
-use bytes::Bytes;
-use concert_api::{Details, Gvk, ObjectKey, Status, decode};
+use concert_api::{Gvk, ObjectKey, Status};
 use concert_store::{OpenError, Options, Store, Window};
 use concert_world::World;
-use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::access::Access;
 use crate::admission::{Admission, Hooks};
-use crate::auth::User;
 use crate::beside::Parsed;
-use crate::body::{Media, content_type, unsupported_media};
-use crate::delete::{DeleteOptions, Deleted, json_type};
+use crate::body::Media;
 use crate::housekeeping::Housekeeping;
 use crate::kinds::{Kinds, Registry};
-use crate::openapi;
-use crate::protobuf;
-use crate::read::Page;
-use crate::respond::{self, Body, Form};
-use crate::scale;
-use crate::target::{Part, Query, Route, Target, route};
-use crate::write::{Change, Written};
+use crate::target::{Query, Target};
 
-/// Larger request bodies are refused, as by the real server.
-const BODY_LIMIT: usize = 3 << 20;
-/// A body that takes longer than any request may.
-const BODY_TIME: Duration = Duration::from_secs(60);
-/// The Kubernetes version whose API this is.
-const VERSION: (&str, &str, &str) = ("1", "37", "v1.37.1");
 /// Namespaces that are always there.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
@@ -157,7 +136,7 @@ impl Server {
 
     async fn on(store: Store<Parsed>, world: World, hooks: Vec<Arc<dyn Admission>>) -> Result<Self, StartError> {
         let registry = Registry::default();
-        registry.refresh(&store.snapshot());
+        registry.refresh(&store);
         let inner = Inner::new(store, registry, Access::default(), world, Hooks(hooks.into()));
         let server = Self(Arc::new(inner));
         server.prepare().await.map_err(|status| StartError::Prepare(status.message))?;
@@ -171,17 +150,17 @@ impl Server {
         let Some(resource) = kinds.get("", "namespaces") else {
             return Err(Status::internal("the tables of built-in kinds have no Namespace"));
         };
-        for name in NAMESPACES {
+        // Together, so that they wait for the disk once.
+        let written = futures::future::join_all(NAMESPACES.map(async |name| {
             let mut target = Target::stored(resource, &ObjectKey::cluster(name));
             target.name = None;
             let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).to_string();
-            match self.create(&target, &Query::default(), Media::Json, body.as_bytes()).await {
-                Ok(_) => {}
-                Err(status) if status.reason == "AlreadyExists" => {}
-                Err(status) => return Err(status),
-            }
-        }
-        Ok(())
+            self.create(&target, &Query::default(), Media::Json, body.as_bytes()).await
+        }));
+        written.await.into_iter().try_for_each(|written| match written {
+            Err(status) if status.reason != "AlreadyExists" => Err(status),
+            _ => Ok(()),
+        })
     }
 
     /// A server in memory that begins as this one is now: same objects, same compiled kinds, same history. Costs
@@ -288,224 +267,7 @@ impl Server {
     }
 
     pub(crate) fn refresh_kinds(&self) -> Arc<Kinds> {
-        self.0.registry.refresh(&self.0.store.snapshot())
-    }
-
-    /// Answers one request.
-    pub async fn answer<B>(&self, request: Request<B>) -> Response<Body>
-    where
-        B: http_body::Body<Data: Send> + Send,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        let (parts, body) = request.into_parts();
-        let mut response = match self.admit(&parts) {
-            Ok(mut admitted) => {
-                let caller = admitted.caller.take();
-                admitted.holds(self.answer_admitted(parts, caller, body).await)
-            }
-            Err(refusal) => *refusal,
-        };
-        respond::identify(&mut response, &self.world().random.uuid());
-        response
-    }
-
-    /// Answers a request that was let in.
-    async fn answer_admitted<B>(&self, mut parts: Parts, caller: Option<Arc<User>>, body: B) -> Response<Body>
-    where
-        B: http_body::Body<Data: Send> + Send,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        let Some(route) = route(parts.uri.path()) else { return respond::nowhere() };
-        let form = match respond::negotiate(&parts.headers) {
-            Ok(form) => form,
-            // Its only readers ask for nothing but protobuf.
-            Err(_) if matches!(route, Route::OpenApiV2) => Form::Object,
-            Err(status) => return respond::failure(&status),
-        };
-        match route {
-            Route::Version => respond::json(200, &version()),
-            Route::OpenApiV2 => openapi::version_two(&parts.headers),
-            Route::Health => respond::text(200, "ok"),
-            Route::Backup if parts.method == Method::GET => respond::download(self.0.store.backup()),
-            Route::Backup => respond::failure(&Status::method_not_allowed()),
-            Route::Discovery(segments) => self.discovery(&segments, form),
-            Route::OpenApi(document) => self.openapi(document),
-            Route::Resource(path) => {
-                if let Some(account) = path.token_of() {
-                    return self.answer_token(&account, parts, caller, body).await;
-                }
-                let found = Target::find(&self.kinds(), &path).or_else(|| Target::find(&self.refresh_kinds(), &path));
-                let Some(target) = found else { return self.no_resource(&path) };
-                let watched = path.watched;
-                let answer = async {
-                    let query = Query::parse(&parts.method, parts.uri.query().unwrap_or_default())?;
-                    let query = Query { caller, watch: query.watch || watched, watched_one: watched, ..query };
-                    if watched && parts.method != Method::GET {
-                        return Err(Status::method_not_allowed());
-                    }
-                    let body = read_body(body).await?;
-                    let body = protobuf::translated(&mut parts.headers, &target, body)?;
-                    self.resource(&parts.method, &parts.headers, &target, &query, form, &body).await
-                };
-                let mut response = answer.await.unwrap_or_else(|status| respond::failure(&status));
-                if let Some(warning) = &target.version().deprecated {
-                    respond::warn(&mut response, std::slice::from_ref(warning));
-                }
-                response
-            }
-        }
-    }
-
-    /// The answer where a path leads to no resource: of a built-in group that nothing is found, of a custom resource
-    /// that the object is not there, and else nothing at all.
-    fn no_resource(&self, path: &crate::target::Path<'_>) -> Response<Body> {
-        let kinds = self.kinds();
-        let mut same_group = kinds.iter().filter(|one| *one.id.group == *path.group).peekable();
-        if same_group.peek().is_some_and(|one| !one.is_custom()) {
-            return respond::failure(&respond::no_resource());
-        }
-        match (kinds.get(path.group, path.resource), &path.name) {
-            (Some(resource), Some(name)) if path.subresource.is_some() && resource.version(path.version).is_some() => {
-                respond::failure(&Status::not_found(&resource.id, name))
-            }
-            _ => respond::nowhere(),
-        }
-    }
-
-    /// Answers a request for a token of a service account.
-    async fn answer_token<B>(
-        &self,
-        account: &ObjectKey,
-        mut parts: Parts,
-        caller: Option<Arc<User>>,
-        body: B,
-    ) -> Response<Body>
-    where
-        B: http_body::Body<Data: Send> + Send,
-        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    {
-        let answer = async {
-            let query = Query::parse(&parts.method, parts.uri.query().unwrap_or_default())?;
-            let query = Query { caller, ..query };
-            if parts.method != Method::POST {
-                return Err(Status::method_not_allowed());
-            }
-            let body = read_body(body).await?;
-            let expected = ("authentication.k8s.io/v1", "TokenRequest");
-            let body = protobuf::json(&mut parts.headers, expected, body)?;
-            let written = self.request_token(account, &query, Media::of(&parts.headers)?, &body)?;
-            let mut response = respond::bytes(written.code, written.object);
-            respond::warn(&mut response, &written.warnings);
-            Ok(response)
-        };
-        answer.await.unwrap_or_else(|status| respond::failure(&status))
-    }
-
-    async fn resource(
-        &self,
-        method: &Method,
-        headers: &HeaderMap,
-        target: &Target,
-        query: &Query,
-        form: Form,
-        body: &[u8],
-    ) -> Result<Response<Body>, Status> {
-        if method != Method::GET {
-            // A fork's begins with its first write.
-            self.keep_house();
-        }
-        if target.resource.is_answered() {
-            return match (method, &target.name) {
-                (_, Some(_)) => Err(Status::no_such_resource()),
-                (&Method::POST, None) => {
-                    let written = self.review(target, query, Media::of(headers)?, body)?;
-                    self.written(target, query, form, written)
-                }
-                _ => Err(Status::method_not_allowed()),
-            };
-        }
-        let media = || Media::of(headers);
-        match (method, target.name.is_some()) {
-            (&Method::GET | &Method::HEAD, _) if method == Method::GET || target.resource.is_custom() => {
-                self.read(target, query, form).await
-            }
-            (&Method::POST, false) if !target.resource.namespaced || target.namespace.is_some() => {
-                let written = self.create(target, query, media()?, body).await?;
-                self.written(target, query, form, written)
-            }
-            (&Method::PUT, true) => {
-                let change = Change::replace(target, query, media()?, body)?;
-                let written = self.update(target, query, &change).await?;
-                self.written(target, query, form, written)
-            }
-            (&Method::PATCH, true) if target.part != Part::Finalize => {
-                let change = read_patch(target, query, headers, body)?;
-                let written = self.update(target, query, &change).await?;
-                self.written(target, query, form, written)
-            }
-            (&Method::DELETE, true) if target.part == Part::Whole => {
-                let options = DeleteOptions::read(media()?, body, query)?;
-                Ok(match self.delete(target, &options).await? {
-                    Deleted::Gone(status) => respond::json(200, &status),
-                    Deleted::Marked(object) => respond::bytes(200, object),
-                })
-            }
-            (&Method::DELETE, false) if target.is_collection() && target.resource.deletes_collections() => {
-                let options = DeleteOptions::read(media()?, body, query)?;
-                let page = self.delete_collection(target, query, &options).await?;
-                self.listed(target, query, form, page)
-            }
-            (&Method::PUT | &Method::PATCH, false) if target.resource.is_custom() => {
-                Err(Status::bad_request("name must be provided"))
-            }
-            _ => Err(not_allowed(method, target)),
-        }
-    }
-
-    /// GET: of one object or many, once or for a while.
-    async fn read(&self, target: &Target, query: &Query, form: Form) -> Result<Response<Body>, Status> {
-        if target.part == Part::Finalize {
-            return Err(Status::method_not_allowed());
-        }
-        if target.name.is_some() && !query.watched_one {
-            return Ok(respond::bytes(200, self.get(target, query, form).await?));
-        }
-        if query.watch {
-            return Ok(respond::stream(self.watch(target, query, form).await?));
-        }
-        let page = self.page(target, query).await?;
-        self.listed(target, query, form, page)
-    }
-
-    fn listed(&self, target: &Target, query: &Query, form: Form, page: Page) -> Result<Response<Body>, Status> {
-        Ok(match form {
-            Form::Object | Form::AggregatedDiscovery(_) => respond::stream(page.pieces(target)),
-            Form::Table | Form::Metadata => respond::json(200, &self.page_document(target, query, form, &page)?),
-        })
-    }
-
-    /// The answer to a write: the object in the form the client wants, and its warnings.
-    fn written(&self, target: &Target, query: &Query, form: Form, written: Written) -> Result<Response<Body>, Status> {
-        let body = match form {
-            _ if target.part == Part::Scale => {
-                let object: Value = serde_json::from_slice(&written.object).map_err(Status::internal)?;
-                scale::before(target, &object)?.to_string().into()
-            }
-            Form::Object | Form::AggregatedDiscovery(_) => written.object,
-            Form::Table | Form::Metadata => {
-                let object: Value = serde_json::from_slice(&written.object).map_err(Status::internal)?;
-                let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
-                let shaped = if form == Form::Table {
-                    crate::table::table(target, query, &[object], &metadata, self.now())?
-                } else {
-                    crate::table::metadata_only(&object)
-                };
-                shaped.to_string().into()
-            }
-        };
-        let mut response = respond::bytes(written.code, body);
-        respond::warn(&mut response, &written.warnings);
-        Ok(response)
+        self.0.registry.refresh(&self.0.store)
     }
 
     /// Whether a kind is served, for those who share the process.
@@ -519,93 +281,4 @@ impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Server({:?})", self.0.store)
     }
-}
-
-impl<B> tower::Service<Request<B>> for Server
-where
-    B: http_body::Body<Data: Send> + Send + 'static,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    type Response = Response<Body>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<B>) -> Self::Future {
-        let server = self.clone();
-        Box::pin(async move { Ok(server.answer(request).await) })
-    }
-}
-
-const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
-
-/// 405; custom resources say it in other words for their subresources.
-fn not_allowed(method: &Method, target: &Target) -> Status {
-    let verb = match *method {
-        Method::POST => "create",
-        Method::DELETE => "delete",
-        _ => return Status::method_not_allowed(),
-    };
-    if target.part == Part::Whole || !target.resource.is_custom() {
-        return Status::method_not_allowed();
-    }
-    let id = &target.resource.id;
-    let message = format!("{verb} is not supported on resources of kind \"{id}\"");
-    Status::failure(405, "MethodNotAllowed", message).about(id, "")
-}
-
-async fn read_body<B>(body: B) -> Result<Bytes, Status>
-where
-    B: http_body::Body<Data: Send> + Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let Ok(read) = tokio::time::timeout(BODY_TIME, Limited::new(body, BODY_LIMIT).collect()).await else {
-        let message = format!("Timeout: the request body did not arrive within {} seconds", BODY_TIME.as_secs());
-        return Err(Status::failure(504, "Timeout", message));
-    };
-    match read {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Status::too_large(BODY_LIMIT)),
-        Err(error) => Err(Status::bad_request(format!("cannot read the request body: {error}"))),
-    }
-}
-
-fn read_patch(target: &Target, query: &Query, headers: &HeaderMap, body: &[u8]) -> Result<Change, Status> {
-    let patch = || {
-        query.refuse_force()?;
-        decode(body).map(|decoded| decoded.value).map_err(|_| Status::bad_request("invalid JSON patch"))
-    };
-    let wrong = |found: &Value, wanted: &str| {
-        let found = json_type(found);
-        Status::bad_request(format!(
-            "error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"
-        ))
-    };
-    match content_type(headers) {
-        "application/json-patch+json" => match patch()? {
-            list @ Value::Array(_) => Ok(Change::JsonPatch(list)),
-            other => Err(wrong(&other, "[]handlers.jsonPatchOp")),
-        },
-        "application/merge-patch+json" => match patch()? {
-            object @ Value::Object(_) => Ok(Change::MergePatch(object)),
-            Value::Null => Err(Status::bad_request("Invalid JSON Patch")),
-            other => Err(wrong(&other, "map[string]interface {}")),
-        },
-        "application/strategic-merge-patch+json" | "application/apply-patch+yaml" => {
-            Err(unsupported_media(PATCH_TYPES))
-        }
-        _ if target.resource.is_custom() => Err(unsupported_media(PATCH_TYPES)),
-        _ => Err(Status::failure(415, "UnsupportedMediaType", "415: Unsupported Media Type").with(Details::default())),
-    }
-}
-
-fn version() -> Value {
-    let (major, minor, git) = VERSION;
-    json!({
-        "major": major, "minor": minor, "gitVersion": format!("{git}+concert"), "gitCommit": "", "gitTreeState": "",
-        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc", "platform": "linux/amd64",
-    })
 }

@@ -4,43 +4,80 @@ use concert_api::{Status, Time};
 use concert_schema::Column;
 use serde_json::{Value, json};
 
+use crate::respond::{Count, Form, not_acceptable};
 use crate::target::{Query, Target};
 
-/// A Table of these objects.
+/// A Table of one object.
 pub(crate) fn table(
     target: &Target,
     query: &Query,
-    objects: &[Value],
+    api_version: &str,
+    object: &Value,
     metadata: &Value,
     now: Time,
 ) -> Result<Value, Status> {
-    let include = query.include_object.as_str();
-    if !matches!(include, "" | "None" | "Object" | "Metadata") {
-        return Err(Status::bad_request(format!(
-            "Unable to convert to Table as requested: includeObject: Invalid value: {include:?}: must be 'Metadata', 'Object', 'None', or empty"
-        )));
-    }
-    let version = target.version();
-    let columns = &version.columns;
-    let rows: Vec<Value> = objects.iter().map(|object| row(columns, query, object, now)).collect();
-    let definitions: Vec<Value> = columns.iter().map(Column::definition).collect();
+    check_included(query)?;
     Ok(json!({
-        "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-        "columnDefinitions": definitions, "rows": rows,
+        "kind": "Table", "apiVersion": api_version, "metadata": metadata, "columnDefinitions": definitions(target),
+        "rows": [row(target, &query.include_object, api_version, object, now)],
     }))
 }
 
-fn row(columns: &[Column], query: &Query, object: &Value, now: Time) -> Value {
-    let cells: Vec<Value> = columns.iter().map(|column| column.cell(object, now)).collect();
-    let object = match query.include_object.as_str() {
+/// Whether rows can have with them what the client wants.
+pub(crate) fn check_included(query: &Query) -> Result<(), Status> {
+    let include = query.include_object.as_str();
+    if matches!(include, "" | "None" | "Object" | "Metadata") {
+        return Ok(());
+    }
+    Err(Status::bad_request(format!(
+        "Unable to convert to Table as requested: includeObject: Invalid value: {include:?}: must be 'Metadata', 'Object', 'None', or empty"
+    )))
+}
+
+/// The columns.
+pub(crate) fn definitions(target: &Target) -> Value {
+    target.version().columns.iter().map(Column::definition).collect()
+}
+
+/// The row of an object.
+pub(crate) fn row(target: &Target, include: &str, api_version: &str, object: &Value, now: Time) -> Value {
+    let cells: Vec<Value> = target.version().columns.iter().map(|column| column.cell(object, now)).collect();
+    let object = match include {
         "None" => Value::Null,
         "Object" => object.clone(),
-        _ => metadata_only(object),
+        _ => metadata_only(api_version, object),
     };
     json!({"cells": cells, "object": object})
 }
 
 /// A `PartialObjectMetadata` of an object.
-pub(crate) fn metadata_only(object: &Value) -> Value {
-    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
+pub(crate) fn metadata_only(api_version: &str, object: &Value) -> Value {
+    json!({"kind": "PartialObjectMetadata", "apiVersion": api_version, "metadata": object["metadata"]})
+}
+
+/// Whoever asks for the metadata of one object cannot have many, and the other way round.
+pub(crate) fn check_count(target: &Target, form: Form, found: Count) -> Result<(), Status> {
+    let message = match (form, found) {
+        (Form::Metadata(_, Count::One), Count::Many) => {
+            let kind = go_type(target, &target.resource.list_kind, "UnstructuredList");
+            format!("you requested PartialObjectMetadata, but the requested object is a list ({kind})")
+        }
+        (Form::Metadata(_, Count::Many), Count::One) => {
+            let kind = go_type(target, &target.resource.kind, "Unstructured");
+            format!("you requested PartialObjectMetadataList, but the requested object is not a list ({kind})")
+        }
+        _ => return Ok(()),
+    };
+    Err(not_acceptable(message))
+}
+
+/// What the real server calls a kind inside.
+fn go_type(target: &Target, kind: &str, custom: &str) -> String {
+    if target.resource.is_custom() {
+        return format!("*unstructured.{custom}");
+    }
+    match target.resource.stored_as.group.split('.').next() {
+        None | Some("") => format!("*core.{kind}"),
+        Some(package) => format!("*{package}.{kind}"),
+    }
 }

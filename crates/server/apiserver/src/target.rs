@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use concert_api::{Fault, FieldError, FieldSelector, Gvk, LabelSelector, ObjectKey, Status};
+use concert_api::{
+    Fault, FieldError, FieldSelector, Gvk, LabelSelector, ObjectKey, Status, is_printable, names, quoted,
+};
 use concert_store::Key;
 use http::Method;
 use serde_json::Value;
@@ -46,6 +48,8 @@ pub(crate) struct Path<'a> {
     pub(crate) subresource: Option<&'a str>,
     /// The path says that it is watched, as was the way once.
     pub(crate) watched: bool,
+    /// Whether it goes on behind the subresource.
+    pub(crate) deeper: bool,
 }
 
 impl Path<'_> {
@@ -90,8 +94,9 @@ fn watched_path<'a>(group: &'a str, version: &'a str, rest: &[&'a str]) -> Optio
 
 fn resource_path<'a>(group: &'a str, version: &'a str, rest: &[&'a str]) -> Option<Path<'a>> {
     let path = |resource, namespace, name, subresource| {
-        Some(Path { group, version, resource, namespace, name, subresource, watched: false })
+        Some(Path { group, version, resource, namespace, name, subresource, watched: false, deeper: false })
     };
+    let deeper = |path: Path<'a>| Path { deeper: true, ..path };
     match *rest {
         // A namespace itself, or one of its own subresources.
         ["namespaces", name] if group.is_empty() => path("namespaces", None, Some(decoded(name)?), None),
@@ -105,10 +110,12 @@ fn resource_path<'a>(group: &'a str, version: &'a str, rest: &[&'a str]) -> Opti
         ["namespaces", namespace, resource, name, sub] => {
             path(resource, Some(decoded(namespace)?), Some(decoded(name)?), Some(sub))
         }
+        ["namespaces", _, _, _, _, ..] => resource_path(group, version, &rest[..5]).map(deeper),
         [resource] => path(resource, None, None, None),
         [resource, name] => path(resource, None, Some(decoded(name)?), None),
         [resource, name, sub] => path(resource, None, Some(decoded(name)?), Some(sub)),
-        _ => None,
+        [_, _, _, ..] => resource_path(group, version, &rest[..3]).map(deeper),
+        [] => None,
     }
 }
 
@@ -160,9 +167,9 @@ pub(crate) enum Part {
 }
 
 impl Target {
-    /// Finds the resource; `None` leads nowhere.
+    /// Finds the resource; `None` leads nowhere. What stands behind a subresource is not looked at for custom resources.
     pub(crate) fn find(kinds: &Kinds, path: &Path<'_>) -> Option<Self> {
-        let resource = kinds.get(path.group, path.resource)?;
+        let resource = kinds.get(path.group, path.resource).filter(|one| !path.deeper || one.is_custom())?;
         let named = |version: &Version| version.served && version.gvk.version == path.version;
         let version = resource.versions.iter().position(named)?;
         let scope_fits = if resource.namespaced {
@@ -190,15 +197,37 @@ impl Target {
         &self.resource.versions[self.version]
     }
 
+    /// The group that errors about an object name: events are those of the core group, whichever they are asked from.
+    pub(crate) fn group_of_errors(&self) -> &str {
+        let id = &self.resource.id;
+        if *id.group == *"events.k8s.io" { "" } else { &id.group }
+    }
+
     /// All objects of a namespace, or of the cluster if they live there.
     pub(crate) fn is_collection(&self) -> bool {
         self.name.is_none() && (!self.resource.namespaced || self.namespace.is_some())
+    }
+
+    /// Whether it may be asked so: only reads go across all namespaces.
+    pub(crate) fn may_take(&self, method: &Method) -> bool {
+        let reads = matches!(*method, Method::GET | Method::HEAD);
+        reads || !self.resource.namespaced || self.namespace.is_some()
     }
 
     /// The stored key of the object with this name.
     pub(crate) fn key(&self, name: &str) -> Key {
         let namespace = self.namespace.as_deref().unwrap_or_default();
         Key { resource: self.resource.stored_as.clone(), object: ObjectKey::new(namespace, name) }
+    }
+
+    /// The stored key of the object that the path names.
+    pub(crate) fn named_key(&self) -> Result<Key, Status> {
+        let name = self.name.as_deref().unwrap_or_default();
+        let faults = names::path_segment_faults(name);
+        if faults.is_empty() {
+            return Ok(self.key(name));
+        }
+        Err(Status::bad_request(format!("Name parameter invalid: {}: {}", quoted(name), faults.join(";"))))
     }
 
     /// The same resource and version, at another object.
@@ -252,6 +281,10 @@ pub(crate) struct Query {
     /// `propagationPolicy` and `orphanDependents`: what a delete without a body asks for.
     pub(crate) propagation: Option<String>,
     pub(crate) orphan_dependents: Option<bool>,
+    /// `gracePeriodSeconds` was said.
+    pub(crate) grace: bool,
+    /// `ignoreStoreReadErrorWithClusterBreakingPotential`.
+    pub(crate) unreadable: bool,
 }
 
 impl Query {
@@ -283,10 +316,14 @@ impl Query {
                 "includeObject" => parsed.include_object = value.into_owned(),
                 "pretty" => parsed.pretty = is_true(&value),
                 "dryRun" => dry_run.push(value.into_owned()),
-                "fieldManager" if value.len() > MANAGER_MAX => {
-                    let detail = format!("may not be more than {MANAGER_MAX} bytes");
-                    return Err(invalid(method, FieldError::new("fieldManager", Fault::TooLong, detail)));
+                "fieldManager" if matches!(*method, Method::POST | Method::PUT | Method::PATCH) => {
+                    check_manager(&value).map_err(|error| invalid(method, error))?;
                 }
+                "gracePeriodSeconds" if method == Method::DELETE => {
+                    integer(&value)?;
+                    parsed.grace = true;
+                }
+                "ignoreStoreReadErrorWithClusterBreakingPotential" => parsed.unreadable = is_true(&value),
                 "force" => parsed.force = true,
                 "propagationPolicy" => parsed.propagation = Some(value.into_owned()),
                 "orphanDependents" => parsed.orphan_dependents = Some(is_true(&value)),
@@ -318,6 +355,21 @@ fn integer(text: &str) -> Result<i64, Status> {
         return Ok(0);
     }
     text.parse().map_err(|_| Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))
+}
+
+/// Who manages fields has a short name that can be printed.
+fn check_manager(name: &str) -> Result<(), FieldError> {
+    if name.len() > MANAGER_MAX {
+        let detail = format!("may not be more than {MANAGER_MAX} bytes");
+        return Err(FieldError::new("fieldManager", Fault::TooLong, detail));
+    }
+    match name.char_indices().find(|(_, letter)| !is_printable(*letter)) {
+        Some((place, letter)) => {
+            let detail = format!("invalid character U+{:04X} (at position {place})", u32::from(letter));
+            Err(FieldError::invalid("fieldManager", name, detail))
+        }
+        None => Ok(()),
+    }
 }
 
 /// An option of a write that is none of the known ones.
@@ -384,7 +436,8 @@ mod tests {
             ("/apis/g/v1/files/a%2Fb", "nowhere"),
             ("/apis/g/v1/files/%00", "nowhere"),
             ("/apis/g/v1/files/%zz", "nowhere"),
-            ("/apis/g/v1/namespaces/n/files/a/status/x", "nowhere"),
+            ("/apis/g/v1/namespaces/n/files/a/status/x", "g/v1/files Some(\"n\") Some(\"a\") Some(\"status\")"),
+            ("/apis/g/v1/files/a/b/c/d", "g/v1/files None Some(\"a\") Some(\"b\")"),
             ("/readyz/ping", "Health"),
             ("/", "nowhere"),
             ("/openapi/v3/apis/g/v1", "OpenApi(Some(\"apis/g/v1\"))"),

@@ -38,6 +38,11 @@ impl Server {
     }
 }
 
+/// Says of a namespace which is empty, and waits for others, that nothing of its content is left.
+pub(crate) fn say_nothing_remains(namespace: &mut Value, now: Time) {
+    Remains::default().describe(namespace, now);
+}
+
 impl Remains {
     fn describe(&self, namespace: &mut Value, now: Time) {
         let discovered = "All resources successfully discovered";
@@ -45,7 +50,13 @@ impl Remains {
         let deleted = "All content successfully deleted, may be waiting on finalization";
         let resources = listed(&self.resources, "has");
         let finalizers = listed(&self.finalizers, "in");
-        let remaining = format!("Some resources are remaining: {resources}");
+        let remaining = if self.resources.is_empty() {
+            let removed = "All content successfully removed";
+            Condition::new("NamespaceContentRemaining", false, "ContentRemoved", removed)
+        } else {
+            let remaining = format!("Some resources are remaining: {resources}");
+            Condition::new("NamespaceContentRemaining", true, "SomeResourcesRemain", remaining)
+        };
         let held = format!("Some content in the namespace has finalizers remaining: {finalizers}");
         let free = "All content-preserving finalizers finished".to_owned();
         let finalizers = if self.finalizers.is_empty() {
@@ -57,7 +68,7 @@ impl Remains {
             Condition::new("NamespaceDeletionDiscoveryFailure", false, "ResourcesDiscovered", discovered),
             Condition::new("NamespaceDeletionGroupVersionParsingFailure", false, "ParsedGroupVersions", parsed),
             Condition::new("NamespaceDeletionContentFailure", false, "ContentDeleted", deleted),
-            Condition::new("NamespaceContentRemaining", true, "SomeResourcesRemain", remaining),
+            remaining,
             finalizers,
         ];
         for mut condition in conditions {

@@ -1,7 +1,8 @@
 //! Watching: events of the store, as a stream of lines.
 //!
-//! A watcher has no buffer: it reads the shared history at its own pace, and a watcher too slow for the window gets
-//! 410, as one that comes back too late. An event is encoded once for all watchers of its version.
+//! A watcher has no buffer: it reads the shared history at its own pace, at most [`PIECE`] and one event at a time, and
+//! a watcher too slow for the window gets 410, as one that comes back too late. An event is encoded once for all
+//! watchers of its version.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use crate::target::{Query, Target};
 
 /// Events taken from the history at once.
 const BATCH: usize = 256;
-/// Bytes sent at once.
+/// Bytes sent at once, but for the rest of the last event: so much is held for a slow reader.
 const PIECE: usize = 64 << 10;
 /// A watcher that asked for bookmarks gets one this often.
 const BOOKMARK: Duration = Duration::from_secs(60);
@@ -41,6 +42,9 @@ impl Server {
         form: Form,
     ) -> Result<impl Stream<Item = Bytes> + Send + 'static + use<>, Status> {
         crate::read::options::check_watch(query)?;
+        if matches!(form, Form::Table(_)) {
+            crate::table::check_included(query)?;
+        }
         let selection = Selection::of(target, query)?;
         let asked = crate::read::revision("resourceVersion", &query.resource_version)?.filter(|asked| *asked > 0);
         let wants_state = query.initial_events.unwrap_or(asked.is_none());
@@ -77,7 +81,10 @@ impl Server {
                 .map(|(_, entry)| std::sync::Arc::clone(entry))
                 .collect();
             watcher.last = snapshot.revision();
-            watcher.state_end = (query.initial_events == Some(true) && query.bookmarks).then_some(watcher.last);
+            // Without a word about it, a watch from nowhere is one with initial events, too.
+            let from_nowhere = matches!(query.resource_version.as_str(), "" | "0") && query.version_match.is_empty();
+            let is_list = query.initial_events.unwrap_or(from_nowhere);
+            watcher.state_end = (is_list && query.bookmarks).then_some(watcher.last);
         }
         Ok(futures::stream::unfold(watcher, |mut watcher| async move {
             let piece = watcher.next().await?;
@@ -190,8 +197,11 @@ impl Watcher {
                 if event.key.resource == self.target.resource.stored_as {
                     self.push_event(piece, &event);
                 }
+                if piece.len() >= PIECE {
+                    return;
+                }
             }
-            if !more || piece.len() >= PIECE {
+            if !more {
                 return;
             }
         }
@@ -238,8 +248,8 @@ impl Watcher {
         concert_api::meta::set_text(&mut object, "resourceVersion", revision);
         Ok(match self.form {
             Form::Object | Form::AggregatedDiscovery(_) => encode::finished(self.target.version(), &object, revision),
-            Form::Metadata => crate::table::metadata_only(&object).to_string().into(),
-            Form::Table => self.table(object, revision)?.to_string().into(),
+            Form::Metadata(version, _) => crate::table::metadata_only(version, &object).to_string().into(),
+            Form::Table(version) => self.table(version, object, revision)?.to_string().into(),
         })
     }
 
@@ -267,18 +277,18 @@ impl Watcher {
     }
 
     fn shaped(&mut self, entry: &Stored) -> Result<Bytes, Status> {
-        if self.form != Form::Table {
+        let Form::Table(version) = self.form else {
             return self.server.shaped(&self.target, &Query::default(), self.form, entry);
-        }
+        };
         let object = encode::tree(&self.target.resource, self.target.version(), entry)?;
         let revision = entry.revision.to_string();
-        Ok(self.table(object, &revision)?.to_string().into())
+        Ok(self.table(version, object, &revision)?.to_string().into())
     }
 
-    fn table(&mut self, object: Value, revision: &str) -> Result<Value, Status> {
+    fn table(&mut self, version: &str, object: Value, revision: &str) -> Result<Value, Status> {
         let query = Query { include_object: self.include_object.clone(), ..Query::default() };
         let metadata = json!({"resourceVersion": revision});
-        let mut table = crate::table::table(&self.target, &query, &[object], &metadata, self.server.now())?;
+        let mut table = crate::table::table(&self.target, &query, version, &object, &metadata, self.server.now())?;
         if std::mem::replace(&mut self.columns_sent, true) {
             table["columnDefinitions"] = Value::Null;
         }
@@ -293,13 +303,11 @@ impl Watcher {
         }
         let object = json!({"kind": gvk.kind, "apiVersion": gvk.api_version(), "metadata": metadata});
         match self.form {
-            Form::Table => {
+            Form::Table(version) => {
                 let revision = self.last.to_string();
-                self.table(object, &revision).unwrap_or_else(|status| status.to_json())
+                self.table(version, object, &revision).unwrap_or_else(|status| status.to_json())
             }
-            Form::Metadata => {
-                json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
-            }
+            Form::Metadata(version, _) => crate::table::metadata_only(version, &object),
             Form::Object | Form::AggregatedDiscovery(_) => object,
         }
     }

@@ -6,14 +6,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use concert_api::{FieldErrors, Status, Time, meta};
+use concert_api::{FieldErrors, Gvk, Status, Time, meta};
 use concert_store::{Expect, Key, Op, Write, WriteError};
 use serde_json::Value;
 
 use crate::Server;
 use crate::admission::{Operation, Review};
+use crate::advice::advice;
 use crate::beside::Stored;
 use crate::body::Media;
+use crate::change::{Change, check_revision, check_uid};
 use crate::encode;
 use crate::incoming::{self, Incoming};
 use crate::kinds::{self, Resource};
@@ -32,34 +34,6 @@ pub(crate) struct Written {
     pub(crate) code: u16,
     pub(crate) object: Bytes,
     pub(crate) warnings: Vec<String>,
-}
-
-/// How an object is changed.
-pub(crate) enum Change {
-    /// The whole object, as sent.
-    Replace(Incoming),
-    /// RFC 6902.
-    JsonPatch(Value),
-    /// RFC 7386.
-    MergePatch(Value),
-}
-
-impl Change {
-    fn is_patch(&self) -> bool {
-        !matches!(self, Self::Replace(_))
-    }
-}
-
-impl Change {
-    /// Reads the object of a PUT, which must be the one the path names.
-    pub(crate) fn replace(target: &Target, query: &Query, media: Media, body: &[u8]) -> Result<Self, Status> {
-        let incoming = match target.part {
-            Part::Scale => scale::read(media, body, query.field_validation)?,
-            Part::Whole | Part::Status | Part::Finalize => incoming::read(target, media, body, query.field_validation)?,
-        };
-        rules::check_name(target, &incoming.value)?;
-        Ok(Self::Replace(incoming))
-    }
 }
 
 impl Server {
@@ -146,7 +120,7 @@ impl Server {
     /// PUT and PATCH, of an object or its status.
     pub(crate) async fn update(&self, target: &Target, query: &Query, change: &Change) -> Result<Written, Status> {
         let name = target.name.clone().unwrap_or_default();
-        let key = target.key(&name);
+        let key = target.named_key()?;
         for _ in 0..WRITE_TRIES {
             let snapshot = self.store().snapshot();
             let Some(entry) = snapshot.get(&key) else {
@@ -195,7 +169,7 @@ impl Server {
         entry: &Stored,
         old: &Value,
     ) -> Result<Update, Status> {
-        let Incoming { value: mut sent, mut warnings } = changed(target, query, change, old)?;
+        let Incoming { value: mut sent, mut warnings } = change.applied(target, query, old)?;
         let name = target.name.as_deref().unwrap_or_default();
         let review = Review::of(Operation::Update, target, name, Some(old), query.dry_run);
         warnings.extend(self.mutate(target, &review, &mut sent).await?);
@@ -291,18 +265,6 @@ impl Server {
     }
 }
 
-/// What the author of an object that is taken should know.
-fn advice(target: &Target, object: &Value, old: Option<&Value>) -> Vec<String> {
-    let mut advice = owners::finalizer_warnings(target, object, old);
-    if target.resource.id == kinds::definitions() && target.part == Part::Whole {
-        let before = old.map(concert_schema::unrecognized_formats).unwrap_or_default();
-        let formats = concert_schema::unrecognized_formats(object);
-        let new = formats.iter().filter(|format| !before.contains(format));
-        advice.extend(new.map(|format| format!("unrecognized format {format:?}")));
-    }
-    advice
-}
-
 /// 409: the name, or every name that was tried, is taken by what may be on its way out.
 fn name_taken(target: &Target, name: &str, generated: bool, deleting: bool) -> Status {
     let mut status = Status::already_exists(&target.resource.id, name);
@@ -323,95 +285,6 @@ struct Update {
     warnings: Vec<String>,
     /// The client named the version it has seen.
     conditional: bool,
-}
-
-/// The object as the client wants it.
-fn changed(target: &Target, query: &Query, change: &Change, old: &Value) -> Result<Incoming, Status> {
-    let scaled = target.part == Part::Scale;
-    let mut value = if scaled { scale::before(target, old)? } else { old.clone() };
-    match change {
-        Change::Replace(sent) if scaled => {
-            let value = scale::applied(target, &sent.value, old)?;
-            return Ok(Incoming { value, warnings: sent.warnings.clone() });
-        }
-        Change::Replace(sent) => return Ok(sent.clone()),
-        Change::MergePatch(patch) => concert_merge::merge_patch(&mut value, patch),
-        Change::JsonPatch(patch) => {
-            concert_merge::json_patch(&mut value, patch).map_err(|error| patch_failure(&error))?
-        }
-    }
-    if scaled {
-        let value = scale::applied(target, &value, old)?;
-        return Ok(Incoming { value, warnings: Vec::new() });
-    }
-    if !value.is_object() {
-        return Err(Status::bad_request("the patch does not leave an object"));
-    }
-    incoming::patched(target, value, query.field_validation)
-}
-
-fn patch_failure(error: &concert_merge::PatchError) -> Status {
-    let reason = match error.code() {
-        422 => "Invalid",
-        413 => "RequestEntityTooLarge",
-        _ => "BadRequest",
-    };
-    let status = Status::failure(error.code(), reason, error.public_message());
-    if error.code() == 422 { status.with(concert_api::Details::default()) } else { status }
-}
-
-/// Compares the version the client has seen; gives whether it named one.
-fn check_revision(target: &Target, sent: &Value, entry: &Stored, change: &Change) -> Result<bool, Status> {
-    let name = meta::text(sent, "name");
-    let seen = meta::text(sent, "resourceVersion");
-    let nothing_seen = seen.is_empty() || seen == "0";
-    if nothing_seen && target.part != Part::Scale {
-        let unconditional = target.resource.builtin.is_some_and(|builtin| builtin.unconditional_update);
-        if unconditional {
-            return Ok(false);
-        }
-        let error = concert_api::FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
-        let id = &target.resource.id;
-        let plural = concert_api::Gvk::new(id.group.as_ref(), "", id.resource.as_ref());
-        let mut status = Status::invalid(&plural, name, &[error]);
-        // The real server names the resource here, not the kind.
-        status.message = status.message.replacen(&format!("{}.{}", id.resource, id.group), &id.to_string(), 1);
-        return Err(status);
-    }
-    if seen.parse::<u64>().is_err() && !seen.is_empty() {
-        let message = format!("strconv.ParseUint: parsing {seen:?}: invalid syntax");
-        return Err(Status::failure(500, "", message));
-    }
-    if !seen.is_empty() && seen != entry.revision.to_string() {
-        return Err(Status::conflict(&target.resource.id, name));
-    }
-    let in_patch = match change {
-        Change::MergePatch(patch) => patch["metadata"]["resourceVersion"].is_string(),
-        Change::JsonPatch(patch) => patch.to_string().contains("/metadata/resourceVersion"),
-        Change::Replace(sent) => !meta::text(&sent.value, "resourceVersion").is_empty(),
-    };
-    Ok(in_patch)
-}
-
-/// A replaced object must be the same one; a patch that changes the uid breaks a rule instead.
-fn check_uid(target: &Target, sent: &Value, old: &Value, change: &Change) -> Result<(), Status> {
-    let (sent_uid, uid) = (meta::text(sent, "uid"), meta::text(old, "uid"));
-    if change.is_patch() || sent_uid.is_empty() || sent_uid == uid {
-        return Ok(());
-    }
-    // The real server shows the place in its own store.
-    let id = &target.resource.id;
-    let group = if target.resource.is_custom() || id == &kinds::definitions() {
-        format!("{}/", id.group)
-    } else {
-        String::new()
-    };
-    let namespace = target.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
-    let place = format!("/registry/{group}{}/{namespace}{}", id.resource, meta::text(old, "name"));
-    let why = format!(
-        "StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {sent_uid}, UID in object meta: {uid}"
-    );
-    Err(Status::conflict_because(&target.resource.id, meta::text(old, "name"), &why))
 }
 
 /// What was sent to an object leaves its status alone; what was sent to the status leaves all else alone, but for the
@@ -445,17 +318,9 @@ fn bump_generation(target: &Target, object: &mut Value, old: &Value) {
         return;
     }
     let status_counts = !target.version().status;
-    let differs = |a: &Value, b: &Value| {
-        let content = |value: &Value| -> Vec<(String, Value)> {
-            let members = value.as_object().into_iter().flatten();
-            members
-                .filter(|(key, _)| key.as_str() != "metadata" && (status_counts || key.as_str() != "status"))
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect()
-        };
-        content(a) != content(b)
-    };
-    if differs(object, old) {
+    let counts = |(name, _): &(&String, &Value)| *name != "metadata" && (status_counts || *name != "status");
+    let (new, before) = (object.as_object().into_iter().flatten(), old.as_object().into_iter().flatten());
+    if new.filter(counts).ne(before.filter(counts)) {
         let generation = meta::generation(old) + 1;
         meta::of(object).insert("generation".into(), generation.into());
     }
@@ -477,7 +342,8 @@ fn refuse_invalid(target: &Target, object: &Value, errors: &FieldErrors) -> Resu
     if errors.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid(&target.version().gvk, meta::text(object, "name"), errors))
+    let gvk = Gvk { group: target.group_of_errors().to_owned(), ..target.version().gvk.clone() };
+    Err(Status::invalid(&gvk, meta::text(object, "name"), errors))
 }
 
 /// Nothing holds a deleting object any longer.
@@ -490,6 +356,7 @@ pub(crate) fn is_released(resource: &Resource, object: &Value) -> bool {
 pub(crate) fn refused(error: &WriteError) -> Status {
     match error {
         WriteError::OverQuota { .. } => Status::failure(507, "InsufficientStorage", error.to_string()),
+        WriteError::TooLarge { .. } => Status::failure(413, "RequestEntityTooLarge", error.to_string()),
         WriteError::Unknown { .. } => Status::failure(504, "Timeout", error.to_string()),
         WriteError::Conflict { .. } | WriteError::Failed(_) | WriteError::Closed => Status::internal(error),
     }

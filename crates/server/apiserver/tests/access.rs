@@ -197,9 +197,14 @@ async fn what_a_role_allows_is_done() {
     assert_eq!(api.get("bob", MAPS).await.code, 403);
     let missing = binding("gone", "ClusterRole", "missing", json!([{"kind": "User", "name": "bob"}]));
     assert_eq!(api.post("admin", CLUSTER_BINDINGS, &missing).await.code, 201);
+    // A role that is missing twice is told of once.
+    let again = binding("gone-too", "ClusterRole", "missing", json!([{"kind": "User", "name": "bob"}]));
+    assert_eq!(api.post("admin", CLUSTER_BINDINGS, &again).await.code, 201);
     let answer = api.get("bob", MAPS).await;
     assert!(
-        answer.message().ends_with("\"default\": RBAC: clusterrole.rbac.authorization.k8s.io \"missing\" not found"),
+        answer
+            .message()
+            .ends_with("\"default\": rbac: RBAC: clusterrole.rbac.authorization.k8s.io \"missing\" not found"),
         "{}",
         answer.body
     );

@@ -268,15 +268,14 @@ async fn a_handshake_that_does_not_come_is_not_waited_for() {
     plane.is_well().await;
 }
 
+/// Also while they shake hands.
 #[tokio::test]
-async fn one_connection_too_many_waits() {
+async fn the_oldest_stranger_leaves_for_the_next_one() {
     let plane = Plane::new(ConnectionLimits { connections: 2, ..ConnectionLimits::default() }).await;
-    let first = plane.tls("http/1.1", None).await.unwrap();
-    let second = plane.tls("http/1.1", None).await.unwrap();
-    assert!(timeout(SHORT, plane.tls("http/1.1", None)).await.is_err(), "the third one waits");
-    drop(first);
+    let mut first = TcpStream::connect(plane.address).await.unwrap();
+    let _second = plane.tls("http/1.1", None).await.unwrap();
     plane.is_well().await;
-    drop(second);
+    let _ = timeout(PATIENCE, first.read_to_end(&mut Vec::new())).await.expect("it is closed");
 }
 
 /// HTTP/2 by hand, for what no client does.
@@ -349,128 +348,6 @@ fn varint(mut value: usize) -> Vec<u8> {
 
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const GOAWAY: u8 = 7;
-const CONTINUATION: u8 = 9;
-
-#[tokio::test]
-async fn streams_beyond_the_limit_are_refused() {
-    let plane = Plane::new(ConnectionLimits { streams: 2, ..ConnectionLimits::default() }).await;
-    let mut frames = Frames::new(&plane).await;
-    let (_, settings) = frames.first(SETTINGS).await.unwrap();
-    let setting = |id: u16| {
-        settings
-            .chunks(6)
-            .find(|one| one[..2] == id.to_be_bytes())
-            .map(|one| u32::from_be_bytes(one[2..].try_into().unwrap()))
-    };
-    assert_eq!((setting(3), setting(6)), (Some(2), Some(16 << 10)));
-    let watch = Frames::get(&plane.token(), "/api/v1/namespaces?watch=1", &[]);
-    for stream in [1, 3, 5] {
-        assert!(frames.send(&Frames::frame(HEADERS, 5, stream, &watch)).await);
-    }
-    let mut answered = Vec::new();
-    let refused = loop {
-        match frames.next().await.expect("the connection stays") {
-            (HEADERS, _, stream, _) => answered.push(stream),
-            (RST_STREAM, _, stream, payload) => break (stream, payload),
-            _ => {}
-        }
-    };
-    assert_eq!(refused, (5, vec![0, 0, 0, 7]), "REFUSED_STREAM");
-    assert!(answered.iter().all(|stream| [1, 3].contains(stream)));
-    plane.is_well().await;
-}
-
-#[tokio::test]
-async fn floods_of_resets_and_headers_end_their_connection_only() {
-    let plane = Plane::new(ConnectionLimits::default()).await;
-    let token = plane.token();
-    let get = Frames::get(&token, "/version", &[]);
-    // Rapid reset: asked and taken back, again and again.
-    let mut frames = Frames::new(&plane).await;
-    let flood: Vec<u8> = (0..2000)
-        .flat_map(|one| {
-            [Frames::frame(HEADERS, 5, 2 * one + 1, &get), Frames::frame(RST_STREAM, 0, 2 * one + 1, &[0, 0, 0, 8])]
-                .concat()
-        })
-        .collect();
-    frames.send(&flood).await;
-    let (_, payload) = frames.first(GOAWAY).await.expect("GOAWAY");
-    assert_eq!(payload[4..8], [0, 0, 0, 11], "ENHANCE_YOUR_CALM");
-    // Headers that do not end.
-    let mut frames = Frames::new(&plane).await;
-    frames.send(&Frames::frame(HEADERS, 1, 1, &get)).await;
-    let piece = Frames::frame(CONTINUATION, 0, 1, &[&[0x10, 1, b'x', 100][..], &[b'a'; 100]].concat());
-    for _ in 0..1000 {
-        if !frames.send(&piece).await {
-            break;
-        }
-    }
-    assert!(matches!(frames.first(GOAWAY).await, Some(_) | None), "it ends");
-    // A header list just below and just above the limit.
-    let value = |bytes: usize| "a".repeat(bytes);
-    for (bytes, good) in [(15 << 10, true), (17 << 10, false)] {
-        let mut frames = Frames::new(&plane).await;
-        let block = Frames::get(&token, "/version", &[("x", &value(bytes))]);
-        let (first, rest) = block.split_at(block.len().min(16 << 10));
-        frames.send(&Frames::frame(HEADERS, 1 | if rest.is_empty() { 4 } else { 0 }, 1, first)).await;
-        if !rest.is_empty() {
-            frames.send(&Frames::frame(CONTINUATION, 4, 1, rest)).await;
-        }
-        let answer = loop {
-            match frames.next().await {
-                Some((HEADERS, _, 1, payload)) => break Some(payload[0]),
-                Some((RST_STREAM | GOAWAY, ..)) | None => break None,
-                Some(_) => {}
-            }
-        };
-        assert_eq!(answer == Some(0x88), good, "{bytes}: {answer:?}");
-    }
-    plane.is_well().await;
-}
-
-#[tokio::test]
-async fn a_reader_that_stands_still_is_cut() {
-    let plane = Plane::new(ConnectionLimits { stall: SHORT, ..ConnectionLimits::default() }).await;
-    for name in ["a", "b", "c", "d", "e", "f"] {
-        let object = json!({"metadata": {"name": name}, "data": {"k": "x".repeat(100_000)}}).to_string();
-        let request =
-            http::Request::post("/api/v1/namespaces/default/configmaps").header("content-type", "application/json");
-        let answer =
-            plane.server.answer(request.body(http_body_util::Full::<bytes::Bytes>::from(object)).unwrap()).await;
-        assert_eq!(answer.status(), 201);
-    }
-    // The window is never opened again.
-    let mut frames = Frames::new(&plane).await;
-    frames.send(&Frames::frame(HEADERS, 5, 1, &Frames::get(&plane.token(), "/api/v1/configmaps?watch=1", &[]))).await;
-    while frames.next().await.is_some() {}
-    // One who reads, and waits for more, is not.
-    let mut frames = Frames::new(&plane).await;
-    frames.send(&Frames::frame(HEADERS, 5, 1, &Frames::get(&plane.token(), "/api/v1/namespaces?watch=1", &[]))).await;
-    assert!(frames.first(0).await.is_some());
-    assert!(timeout(3 * SHORT, frames.first(GOAWAY)).await.is_err());
-    plane.is_well().await;
-}
-
-#[tokio::test]
-async fn idle_and_old_connections_end() {
-    let idle = Plane::new(ConnectionLimits { idle: SHORT, ..ConnectionLimits::default() }).await;
-    let mut frames = Frames::new(&idle).await;
-    assert!(frames.first(GOAWAY).await.is_some(), "nothing was asked");
-    // A watch is not idle, but gets old.
-    let mut frames = Frames::new(&idle).await;
-    let watch =
-        |plane: &Plane| Frames::frame(HEADERS, 5, 1, &Frames::get(&plane.token(), "/api/v1/namespaces?watch=1", &[]));
-    frames.send(&watch(&idle)).await;
-    assert!(timeout(3 * SHORT, frames.first(GOAWAY)).await.is_err());
-    let old = Plane::new(ConnectionLimits { age: SHORT, grace: SHORT, ..ConnectionLimits::default() }).await;
-    let mut frames = Frames::new(&old).await;
-    frames.send(&watch(&old)).await;
-    assert!(frames.first(GOAWAY).await.is_some(), "it is asked to come again");
-    while frames.next().await.is_some() {}
-    old.is_well().await;
-}
 
 #[tokio::test]
 async fn one_user_cannot_take_all_places() {

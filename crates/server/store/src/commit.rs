@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use concert_world::Clock;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::disk::{Disk, DiskError};
 use crate::history::{Event, EventKind};
@@ -17,6 +17,8 @@ use crate::{Expect, Key, Limits, Op, Published, Write, WriteError};
 const MAX_BATCH: usize = 512;
 /// Writers that may wait for the committer; more of them wait for a place.
 const QUEUE: usize = 4096;
+/// Bytes of an object: more than the largest request, and not much more.
+const OBJECT_MAX: u64 = 4 << 20;
 /// Over quota, an object may still grow by this much with each write.
 const SMALL_CHANGE: u64 = 1024;
 /// How long a writer waits for the disk; after that it only knows that it does not know. The real server gives a
@@ -121,7 +123,7 @@ impl<B: Beside> Committer<B> {
         };
         let bytes = draft.finish(revision);
         if kind == EventKind::Put {
-            self.check_quota(&key, old.as_deref(), bytes.len() as u64)?;
+            self.check_room(&key, old.as_deref(), bytes.len() as u64)?;
         }
         let beside = B::of(&key, &bytes);
         let new = Arc::new(Entry { revision, bytes, beside });
@@ -133,13 +135,18 @@ impl<B: Beside> Committer<B> {
         Ok(Event::new(key, kind, old, new, self.clock.now()))
     }
 
-    /// Over quota nothing new is taken. What exists can still be changed a little: a deletion that has to wait for
+    /// Too large is too large, and over quota nothing new is taken. What exists can still be changed a little: a deletion that has to wait for
     /// somebody begins with a mark and goes on with others.
-    fn check_quota(&self, key: &Key, old: Option<&Entry<B>>, length: u64) -> Result<(), WriteError> {
-        let (Some(quota), used) = (self.limits.quota, self.head.bytes()) else { return Ok(()) };
+    fn check_room(&self, key: &Key, old: Option<&Entry<B>>, length: u64) -> Result<(), WriteError> {
         let before = old.map(|old| old.bytes.len() as u64);
-        let is_small = before.is_some_and(|before| length <= before + SMALL_CHANGE);
-        if is_small || used + length - before.unwrap_or_default() <= quota {
+        if before.is_some_and(|before| length <= before + SMALL_CHANGE) {
+            return Ok(());
+        }
+        if length > OBJECT_MAX {
+            return Err(WriteError::TooLarge { key: key.clone(), length, limit: OBJECT_MAX });
+        }
+        let (Some(quota), used) = (self.limits.quota, self.head.bytes()) else { return Ok(()) };
+        if used + length - before.unwrap_or_default() <= quota {
             return Ok(());
         }
         Err(WriteError::OverQuota { key: key.clone(), used, quota })
@@ -200,17 +207,31 @@ pub(crate) enum Driver<B: Beside> {
 struct Waiting<B> {
     write: Write,
     answer: oneshot::Sender<Answer<B>>,
+    /// Free again when the committer has taken the write.
+    _place: OwnedSemaphorePermit,
 }
 
-/// The way to the committer's thread; when it is dropped, the thread ends.
+/// The way to the committer's thread; when all of it is dropped, the thread ends.
 pub(crate) struct Line<B> {
-    writes: mpsc::SyncSender<Waiting<B>>,
+    entrance: Entrance<B>,
     thread: JoinHandle<()>,
+}
+
+struct Entrance<B> {
+    writes: mpsc::Sender<Waiting<B>>,
+    places: Arc<Semaphore>,
+}
+
+impl<B> Clone for Entrance<B> {
+    fn clone(&self) -> Self {
+        Self { writes: self.writes.clone(), places: Arc::clone(&self.places) }
+    }
 }
 
 impl<B: Beside> Driver<B> {
     pub(crate) fn thread(committer: Committer<B>) -> std::io::Result<Self> {
-        let (writes, waiting) = mpsc::sync_channel(QUEUE);
+        let (writes, waiting) = mpsc::channel();
+        let entrance = Entrance { writes, places: Arc::new(Semaphore::new(QUEUE)) };
         let published = Arc::clone(&committer.published);
         let run = move || {
             // The disk is fenced; should anything else panic, the process has to know that nobody commits any more.
@@ -220,7 +241,7 @@ impl<B: Beside> Driver<B> {
             }
         };
         let thread = std::thread::Builder::new().name("concert-store".into()).spawn(run)?;
-        Ok(Self::Thread(Mutex::new(Some(Line { writes, thread }))))
+        Ok(Self::Thread(Mutex::new(Some(Line { entrance, thread }))))
     }
 
     pub(crate) async fn write(&self, write: Write) -> Answer<B> {
@@ -230,12 +251,12 @@ impl<B: Beside> Driver<B> {
                 committer.commit(vec![write]).pop().unwrap_or(Err(WriteError::Closed))
             }
             Self::Thread(line) => {
-                let sender = {
+                let entrance = {
                     let line = line.lock().unwrap_or_else(PoisonError::into_inner);
-                    line.as_ref().map(|line| line.writes.clone()).ok_or(WriteError::Closed)?
+                    line.as_ref().map(|line| line.entrance.clone()).ok_or(WriteError::Closed)?
                 };
                 let key = write.key.clone();
-                let answer = tokio::time::timeout(PATIENCE, enqueue(sender, write)).await;
+                let answer = tokio::time::timeout(PATIENCE, entrance.enter(write)).await;
                 answer.unwrap_or(Err(WriteError::Unknown { key, after: PATIENCE }))
             }
         }
@@ -246,7 +267,8 @@ impl<B: Beside> Driver<B> {
             Self::Inline(committer) => committer.lock().unwrap_or_else(PoisonError::into_inner).close(),
             Self::Thread(line) => {
                 if let Some(line) = line.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                    drop(line.writes);
+                    line.entrance.places.close();
+                    drop(line.entrance);
                     if line.thread.join().is_err() {
                         tracing::error!("the store's thread panicked");
                     }
@@ -256,20 +278,17 @@ impl<B: Beside> Driver<B> {
     }
 }
 
-/// Waits for a place in the line, and then for the answer.
-async fn enqueue<B>(sender: mpsc::SyncSender<Waiting<B>>, write: Write) -> Answer<B> {
-    let (answer, answered) = oneshot::channel();
-    let mut waiting = Waiting { write, answer };
-    while let Err(refused) = sender.try_send(waiting) {
-        match refused {
-            mpsc::TrySendError::Full(back) => waiting = back,
-            mpsc::TrySendError::Disconnected(_) => return Err(WriteError::Closed),
-        }
-        tokio::time::sleep(Duration::from_millis(1)).await;
+impl<B> Entrance<B> {
+    /// Waits for a place in the line, and then for the answer.
+    async fn enter(self, write: Write) -> Answer<B> {
+        let (answer, answered) = oneshot::channel();
+        let place = self.places.acquire_owned().await.map_err(|_| WriteError::Closed)?;
+        let waiting = Waiting { write, answer, _place: place };
+        self.writes.send(waiting).map_err(|_| WriteError::Closed)?;
+        // Whoever closes the store waits for all ways to it to end, perhaps on the thread that polls this.
+        drop(self.writes);
+        answered.await.unwrap_or(Err(WriteError::Closed))
     }
-    // Whoever closes the store waits for all ways to it to end, perhaps on the thread that polls this.
-    drop(sender);
-    answered.await.unwrap_or(Err(WriteError::Closed))
 }
 
 impl<B: Beside> Drop for Driver<B> {

@@ -122,6 +122,16 @@ pub enum WriteError {
         /// How many there may be.
         quota: u64,
     },
+    /// The object is larger than any may be.
+    #[error("cannot write {key}: it has {length} bytes, of {limit} that an object may have")]
+    TooLarge {
+        /// Which object.
+        key: Key,
+        /// Its bytes.
+        length: u64,
+        /// How many there may be.
+        limit: u64,
+    },
     /// The disk takes too long: the write may still happen.
     #[error("the disk has not answered within {} s: whether {key} was written is not known yet", .after.as_secs())]
     Unknown {

@@ -235,6 +235,23 @@ async fn over_quota_nothing_new_is_taken_and_deleting_works() {
 }
 
 #[tokio::test]
+async fn an_object_has_four_mebibytes_at_most() {
+    const MOST: usize = 4 << 20;
+    let store = memory();
+    let of_length = |length: usize| {
+        let text = |filling: &str| format!(r#"{{"data":{{"v":"{filling}"}},"metadata":{{"name":"a","uid":"u"}}}}"#);
+        let revision = r#""resourceVersion":"1","#;
+        let text = text(&"x".repeat(length - text("").len() - revision.len()));
+        let at = text.find("\"uid\"").unwrap();
+        let op = Op::Put(Draft::new(text.into_bytes(), at));
+        store.write(Write { key: key("a"), expect: Expect::Absent, guards: Vec::new(), op })
+    };
+    let refused = of_length(MOST + 1).await.unwrap_err();
+    assert!(matches!(refused, WriteError::TooLarge { length: 4_194_305, limit: 4_194_304, .. }), "{refused}");
+    assert_eq!(of_length(MOST).await.unwrap().bytes.len(), MOST);
+}
+
+#[tokio::test]
 async fn a_few_large_events_leave_the_window_too() {
     let store = Store::<()>::in_memory(&World::simulated(1), Window { age: Duration::from_secs(300), bytes: 4_000 });
     for value in 0..40 {

@@ -14,6 +14,7 @@ use concert_protocol::external::{
     ObserveResponse, Reconciler, Request as Message, Response as Reply, UpdateResponse, reconciler,
 };
 use futures::{Stream, StreamExt};
+use prost::Message as _;
 use prost_types::value::Kind;
 use serde_json::json;
 use tokio::net::UnixListener;
@@ -34,7 +35,7 @@ enum Create {
     EndOfSession,
     NotANumber,
     TooDeep,
-    TooLarge,
+    Sized(usize),
     LateError,
 }
 
@@ -79,7 +80,13 @@ impl Original {
                 };
                 with((0..60).fold(Kind::NullValue(0), nest))
             }
-            Create::TooLarge => with(Kind::StringValue("x".repeat(5 << 20))),
+            Create::Sized(bytes) => {
+                let reply = |text: usize| Reply { op: Some(with(Kind::StringValue("x".repeat(text)))) };
+                let around = reply(bytes).encoded_len() - bytes;
+                let reply = reply(bytes - around);
+                assert_eq!(reply.encoded_len(), bytes);
+                return Some(Ok(reply));
+            }
             Create::LateError => {
                 tokio::time::sleep(Duration::from_millis(930)).await;
                 return Some(Err(Status::unknown("context deadline exceeded")));
@@ -148,7 +155,7 @@ async fn a_create_that_goes_wrong_is_failed_only_if_the_provider_says_so() {
         (Create::EndOfSession, ErrorClass::Protocol, Dispatch::Unknown, "it ended the session without an answer"),
         (Create::NotANumber, ErrorClass::Protocol, Dispatch::Unknown, "cannot convert x: NaN is not a JSON number"),
         (Create::TooDeep, ErrorClass::Protocol, Dispatch::Unknown, "recursion limit reached"),
-        (Create::TooLarge, ErrorClass::Protocol, Dispatch::Unknown, "its message is larger than 4 MiB"),
+        (Create::Sized((4 << 20) + 1), ErrorClass::Protocol, Dispatch::Unknown, "its message is larger than 4 MiB"),
     ] {
         let (_dir, path) = socket();
         Original(create).serve(&path);
@@ -159,6 +166,16 @@ async fn a_create_that_goes_wrong_is_failed_only_if_the_provider_says_so() {
         assert!(error.message.contains(words) && !error.message.contains("rpc error"), "{error}");
         session.disconnect().await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn an_answer_of_four_mebibytes_is_taken() {
+    let (_dir, path) = socket();
+    Original(Create::Sized(4 << 20)).serve(&path);
+    let object = note(json!({ "text": "x" }));
+    let mut session = open(&connector(&path), &object).await;
+    let reply = session.create(&object, &token()).await.unwrap().object.unwrap();
+    assert!(reply["x"].as_str().unwrap().len() > (4 << 20) - 100);
 }
 
 #[tokio::test]

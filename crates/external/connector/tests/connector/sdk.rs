@@ -105,6 +105,9 @@ async fn a_wrong_object_is_named_by_its_field() {
     assert_eq!(error.message, "provider \"board\" does not know the kind board.example.org/v1, Kind=Poster");
 }
 
+/// The largest message, in either direction.
+const MESSAGE: usize = 4 << 20;
+
 #[tokio::test]
 async fn what_cannot_be_sent_is_not_sent() {
     let (_dir, path) = socket();
@@ -112,18 +115,33 @@ async fn what_cannot_be_sent_is_not_sent() {
     let connector = connector(&path);
     let object = note(json!({ "text": "x" }));
 
-    let deep = (0..40).fold(json!(1), |inner, _| json!({ "a": inner }));
-    let mut too_deep = object.clone();
-    too_deep["spec"]["free"] = deep;
+    // The object, its spec and `free` are levels already.
+    let nested = |levels: usize| {
+        let mut object = object.clone();
+        object["spec"]["free"] = (2..levels).fold(json!(1), |inner, _| json!({ "a": inner }));
+        object
+    };
     let mut session = open(&connector, &object).await;
-    let error = session.create(&too_deep, &token()).await.unwrap_err();
+    session.observe(&nested(32)).await.expect("32 levels");
+    let error = session.create(&nested(33), &token()).await.unwrap_err();
     assert_eq!((error.class, error.dispatch), (ErrorClass::Invalid, Dispatch::NotSent));
+    assert!(error.message.contains("nested deeper than 32 levels"), "{error}");
     assert!(error.field.unwrap().starts_with("spec.free.a.a"));
 
-    let too_large = note(json!({ "text": "x".repeat(5 << 20) }));
-    let error = session.create(&too_large, &token()).await.unwrap_err();
-    assert_eq!((error.class, error.dispatch), (ErrorClass::Invalid, Dispatch::NotSent));
-    assert!(error.message.contains("the limit is 4194304"), "{error}");
+    // Just as large as a message may be, and one byte more: a create is a few bytes larger than its object.
+    let sized = |bytes: usize| note(json!({ "text": "x".repeat(bytes) }));
+    let refused = session.create(&sized(MESSAGE), &token()).await.unwrap_err();
+    assert_eq!((refused.class, refused.dispatch), (ErrorClass::Invalid, Dispatch::NotSent));
+    let (_, rest) = refused.message.split_once("takes ").unwrap();
+    let size: usize = rest.split(' ').next().unwrap().parse().unwrap();
+    let fits = MESSAGE - (size - MESSAGE);
+    let error = session.create(&sized(fits + 1), &token()).await.unwrap_err();
+    assert!(error.message.contains("takes 4194305 bytes on the wire, the limit is 4194304"), "{error}");
+    // It is sent; the answer would be larger than that, and is not: it may have happened.
+    let error = session.create(&sized(fits), &token()).await.unwrap_err();
+    assert_eq!((error.class, error.dispatch), (ErrorClass::Invalid, Dispatch::Unknown), "{error}");
+    assert!(error.message.contains("the limit is: 4194304 bytes"), "{error}");
+    let mut session = open(&connector, &object).await;
     session.create(&object, &token()).await.expect("the session is still good: nothing was sent");
 
     let nobody = crate::support::connector(&path.with_file_name("nobody.sock"));

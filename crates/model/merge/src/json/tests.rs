@@ -111,6 +111,17 @@ fn a_document_cannot_be_copied_into_itself_until_the_stack_ends() {
     assert_eq!(document, json!({"a": {}}));
 }
 
+#[test]
+fn items_of_lists_are_pushed_fifty_million_times_at_most() {
+    // Each new item pushes all others: 14,438 + 14,439 + … + 17,562 is 50,000,000.
+    let patch = Value::Array(vec![json!({"op": "add", "path": "/0", "value": 1}); 3_125]);
+    for (length, fits) in [(14_437, true), (14_438, false)] {
+        let mut document = Value::Array(vec![Value::Null; length]);
+        let patched = json_patch(&mut document, &patch);
+        assert_eq!(patched.is_ok(), fits, "{length}: {patched:?}");
+    }
+}
+
 pub(crate) fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -59,6 +59,9 @@ fn fill(object: &mut Value, empty: Value) {
     for (name, value) in empty {
         members.entry(name).or_insert(value);
     }
+    if let Some(series) = members.get_mut("series").and_then(Value::as_object_mut) {
+        series.entry("lastObservedTime").or_insert(Value::Null);
+    }
 }
 
 pub(super) fn check_core(object: &Value, old: Option<&Value>) -> FieldErrors {
@@ -76,6 +79,7 @@ pub(super) fn check_events(object: &Value, old: Option<&Value>) -> FieldErrors {
     } else {
         check_new_style(object, old, "reportingController", "note", &mut errors);
     }
+    check_series(&object["series"], &mut errors);
     let kind = object["type"].as_str().unwrap_or_default();
     if !matches!(kind, "Normal" | "Warning") {
         errors.push(FieldError::invalid("type", "", format!("has invalid value: {kind}")));
@@ -84,6 +88,19 @@ pub(super) fn check_events(object: &Value, old: Option<&Value>) -> FieldErrors {
         errors.push(FieldError::invalid("count", "", "needs to be unset"));
     }
     errors
+}
+
+/// A series is of two at least, the last of which was seen some time.
+fn check_series(series: &Value, errors: &mut FieldErrors) {
+    if !series.is_object() {
+        return;
+    }
+    if series["count"].as_i64().unwrap_or_default() < 2 {
+        errors.push(FieldError::invalid("series.count", "", "should be at least 2"));
+    }
+    if series["lastObservedTime"].is_null() {
+        errors.push(FieldError::required("series.lastObservedTime", ""));
+    }
 }
 
 fn check_namespace(object: &Value, about: &str) -> FieldErrors {

@@ -4,7 +4,7 @@ use concert_api::{Fault, FieldError, FieldErrors, names};
 use serde_json::Value;
 
 use super::{list, text};
-use crate::schema::dns_1035_faults;
+use crate::schema::{dns_1035_faults, is_uri};
 use crate::{JsonPath, Kind, Schema};
 
 /// Domains whose groups need an approval.
@@ -59,11 +59,23 @@ fn check_group(object: &Value, group: &str, errors: &mut FieldErrors) {
     }
     let annotation = "api-approved.kubernetes.io";
     let protected = PROTECTED.iter().any(|domain| group == *domain || group.ends_with(&format!(".{domain}")));
-    if protected && object["metadata"]["annotations"][annotation].as_str().is_none_or(str::is_empty) {
-        let detail = format!(
-            "protected groups must have approval annotation {annotation:?}, see https://github.com/kubernetes/enhancements/pull/1111"
-        );
-        errors.push(FieldError::required(format!("metadata.annotations[{annotation}]"), detail));
+    if protected {
+        check_approval(text(&object["metadata"]["annotations"][annotation]), annotation, errors);
+    }
+}
+
+/// The approval is where it was given, or why there is none.
+fn check_approval(approval: String, annotation: &str, errors: &mut FieldErrors) {
+    let field = format!("metadata.annotations[{annotation}]");
+    let must = format!("protected groups must have approval annotation {annotation:?}");
+    let see = "see https://github.com/kubernetes/enhancements/pull/1111";
+    let is_url = is_uri(&approval)
+        && approval.split_once("://").is_some_and(|(_, rest)| !rest.is_empty() && !rest.starts_with(['/', '?', '#']));
+    if approval.is_empty() {
+        errors.push(FieldError::required(field, format!("{must}, {see}")));
+    } else if !is_url && !approval.starts_with("unapproved") {
+        let detail = format!("{must} with either a URL or a reason starting with \"unapproved\", {see}");
+        errors.push(FieldError::invalid(field, approval, detail));
     }
 }
 
@@ -359,8 +371,25 @@ fn check_update(object: &Value, old: &Value, errors: &mut FieldErrors) {
     }
     fixed("/spec/group", "spec.group");
     fixed("/spec/names/plural", "spec.names.plural");
-    let kept = |name: &Value| list(&object["spec"]["versions"]).any(|version| version["name"] == *name);
-    for (index, stored) in list(&old["status"]["storedVersions"]).enumerate().filter(|(_, stored)| !kept(stored)) {
+    // Whoever writes the status says what is stored.
+    if object["status"] == old["status"] {
+        check_still_stored(object, errors);
+    }
+}
+
+/// What objects are stored in must be there, and the storage version among it.
+fn check_still_stored(object: &Value, errors: &mut FieldErrors) {
+    let versions = || list(&object["spec"]["versions"]);
+    let mut storage = versions().filter(|version| version["storage"] == true).map(|version| &version["name"]);
+    let mut all: Vec<&Value> = list(&object["status"]["storedVersions"]).collect();
+    all.extend(storage.next().filter(|first| !all.contains(first)));
+    for other in storage.filter(|other| !all.contains(other)) {
+        let shown: Vec<&Value> = all.clone();
+        let detail = format!("must have the storage version {}", text(other));
+        errors.push(FieldError::invalid("status.storedVersions", serde_json::json!(shown), detail));
+    }
+    let kept = |name: &Value| versions().any(|version| version["name"] == *name);
+    for (index, stored) in all.into_iter().enumerate().filter(|(_, stored)| !kept(stored)) {
         let name = text(stored);
         let detail = format!(
             "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"

@@ -84,24 +84,39 @@ fn visit(schema: &mut Value, each: &mut dyn FnMut(&mut Map<String, Value>)) {
     }
 }
 
-/// The formats in the schemas of a definition that the real server does not know for their types, each once.
+/// What a client is warned of in the schemas of a definition, each once: formats that the real server does not know for
+/// their types, and sets of what is not scalar.
 #[must_use]
-pub fn unrecognized_formats(definition: &Value) -> Vec<String> {
+pub fn definition_warnings(definition: &Value) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
-    for version in list(&definition["spec"]["versions"]) {
-        visit(&mut version["schema"]["openAPIV3Schema"].clone(), &mut |node| {
-            let said = |name: &str| node.get(name).map(text).unwrap_or_default();
-            let (kind, format) = (said("type"), said("format"));
-            let known = match kind.as_str() {
-                "string" => is_known_format(&format),
-                "integer" => matches!(format.as_str(), "int32" | "int64"),
-                "number" => matches!(format.as_str(), "float" | "double"),
-                _ => false,
-            };
-            if !format.is_empty() && !known && !found.contains(&format) {
-                found.push(format);
-            }
-        });
+    for warning in [format_warning, set_warning] {
+        for version in list(&definition["spec"]["versions"]) {
+            visit(&mut version["schema"]["openAPIV3Schema"].clone(), &mut |node| {
+                found.extend(warning(node).filter(|warning| !found.contains(warning)));
+            });
+        }
     }
     found
+}
+
+fn said(node: &Map<String, Value>, name: &str) -> String {
+    node.get(name).map(text).unwrap_or_default()
+}
+
+fn format_warning(node: &Map<String, Value>) -> Option<String> {
+    let (kind, format) = (said(node, "type"), said(node, "format"));
+    let known = match kind.as_str() {
+        "string" => is_known_format(&format),
+        "integer" => matches!(format.as_str(), "int32" | "int64"),
+        "number" => matches!(format.as_str(), "float" | "double"),
+        _ => false,
+    };
+    (!format.is_empty() && !known).then(|| format!("unrecognized format {format:?}"))
+}
+
+fn set_warning(node: &Map<String, Value>) -> Option<String> {
+    let kind = node.get("items").map(|items| text(&items["type"])).unwrap_or_default();
+    (said(node, "x-kubernetes-list-type") == "set" && matches!(kind.as_str(), "array" | "object")).then(|| {
+        format!("x-kubernetes-list-type: set for items of type {kind:?} is not supported by server-side apply or CEL validation rules")
+    })
 }

@@ -52,6 +52,16 @@ pub(super) fn embedded_errors(schema: &Schema, object: &Value) -> FieldErrors {
     errors
 }
 
+/// What is wrong with the identity and the metadata of a default at a place, and of the embedded objects inside.
+pub(super) fn default_errors(schema: &Schema, default: &Value, is_resource: bool, path: &str) -> FieldErrors {
+    let mut errors = FieldErrors::new();
+    if is_resource && default.is_object() {
+        check_embedded(path, default, &mut errors);
+    }
+    visit_embedded(schema, default, path, &mut |path, resource| check_embedded(path, resource, &mut errors));
+    errors
+}
+
 /// Visits every embedded object inside (not the object itself).
 fn visit_embedded(schema: &Schema, value: &Value, path: &str, visit: &mut dyn FnMut(&str, &Value)) {
     let mut enter = |schema: &Schema, value: &Value, path: &str| {
@@ -211,10 +221,21 @@ fn time_fault(text: &str, layout: &str) -> Option<String> {
     } else {
         let fraction = &text[19..];
         let digits = fraction.bytes().skip(1).take_while(u8::is_ascii_digit).count();
-        if !layout.contains(".000000") || (fraction.starts_with('.') && digits >= 6) {
-            return None;
+        let is_micro = layout.contains(".000000");
+        if is_micro && !(fraction.starts_with('.') && digits >= 6) {
+            (fraction, ".000000")
+        } else {
+            // Microseconds have six digits and no more, and the zone is not spelled `z`.
+            let zone = if is_micro {
+                &fraction[7..]
+            } else {
+                fraction.trim_start_matches(['.', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'])
+            };
+            if zone.starts_with(['Z', '+', '-']) {
+                return None;
+            }
+            (zone, "Z07:00")
         }
-        (fraction, ".000000")
     };
     Some(format!("parsing time {text:?} as {layout:?}: cannot parse {rest:?} as {part:?}"))
 }

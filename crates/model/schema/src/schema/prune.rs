@@ -27,9 +27,9 @@ pub(super) fn structure(schema: &Schema, object: &mut Value) -> Vec<String> {
 }
 
 /// Whether a value has no unknown members.
-pub(super) fn is_pruned(schema: &Schema, value: &Value) -> bool {
+pub(super) fn is_pruned(schema: &Schema, value: &Value, is_resource: bool) -> bool {
     let mut unknown = Unknown::default();
-    prune(schema, &mut value.clone(), schema.node().embedded, "", &mut unknown);
+    prune(schema, &mut value.clone(), is_resource, "", &mut unknown);
     unknown.told().is_empty()
 }
 
@@ -85,7 +85,8 @@ fn prune(schema: &Schema, value: &mut Value, resource: bool, path: &str, unknown
     }
 }
 
-/// Metadata is decoded into a struct and back: what the struct does not know, and what is empty, is gone.
+/// Metadata is decoded into a struct and back: what the struct does not know, and what is empty, is gone. That of
+/// embedded objects is there afterwards even if it was null.
 fn keep_metadata(metadata: &mut Value, path: &str, unknown: &mut Unknown) -> bool {
     let mut inside = Unknown::default();
     prune(meta::schema(), metadata, false, path, &mut inside);
@@ -99,6 +100,9 @@ fn keep_metadata(metadata: &mut Value, path: &str, unknown: &mut Unknown) -> boo
             Value::Object(members) => !members.is_empty(),
             _ => true,
         });
+    }
+    if metadata.is_null() && path != "metadata" {
+        *metadata = Value::Object(serde_json::Map::new());
     }
     !metadata.is_null()
 }

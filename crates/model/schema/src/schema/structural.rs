@@ -7,7 +7,7 @@ use concert_api::{Fault, FieldError, FieldErrors};
 use concert_cel::Pattern;
 use serde_json::Value;
 
-use super::{Kind, Schema, prune, rules, validate};
+use super::{Kind, Schema, decode, prune, rules, validate};
 
 /// Where a node stands; it decides what its missing type is called.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -20,9 +20,23 @@ enum Place {
 /// Checks a whole schema.
 pub(super) fn check(source: &Value, path: &str) -> Result<(), FieldErrors> {
     let mut errors = FieldErrors::new();
+    if !source["additionalProperties"].is_null() {
+        let field = format!("{path}.additionalProperties");
+        errors.push(FieldError::forbidden(field, "must not be used at the root"));
+    }
     check_node(source, path, Place::Root, &mut errors);
     check_root(source, path, &mut errors);
+    if errors.is_empty() && names_a_schema(source) {
+        errors.push(FieldError::invalid(path, "", "OpenAPIV3Schema 'schema' is not supported"));
+    }
     if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+/// Whether `$schema` stands anywhere in a schema.
+fn names_a_schema(source: &Value) -> bool {
+    source["$schema"].as_str().is_some_and(|text| !text.is_empty())
+        || children(source, "").into_iter().any(|(_, child, _)| names_a_schema(child))
+        || alternatives(source, "").into_iter().any(|(child, _)| names_a_schema(child))
 }
 
 fn check_node(source: &Value, path: &str, place: Place, errors: &mut FieldErrors) {
@@ -215,7 +229,11 @@ fn check_map(source: &Value, keys: &[Value], path: &str, errors: &mut FieldError
     let keys_field = format!("{path}.x-kubernetes-list-map-keys");
     if keys.is_empty() {
         let detail = "must not be empty if x-kubernetes-list-type is map";
-        errors.push(FieldError::required(keys_field, detail));
+        errors.push(FieldError::required(&keys_field, detail));
+    }
+    if items.is_null() {
+        let detail = "must have a schema if x-kubernetes-list-type is map";
+        errors.push(FieldError::required(format!("{path}.items"), detail));
         return;
     }
     let kind = items["type"].as_str().unwrap_or_default();
@@ -346,20 +364,23 @@ fn check_metadata(metadata: &Value, path: &str, errors: &mut FieldErrors) {
 
 /// Every default must be pruned and valid by itself.
 pub(super) fn check_defaults(source: &Value, schema: &Schema, path: &str, root: bool, errors: &mut FieldErrors) {
-    if let Some(default) = schema.default_value().filter(|_| !root) {
+    if let Some(default) = schema.default_value() {
         let field = format!("{path}.default");
-        if prune::is_pruned(schema, default) {
+        let is_resource = root || schema.is_embedded_resource();
+        let identity = decode::default_errors(schema, default, is_resource, &field);
+        if !prune::is_pruned(schema, default, is_resource) {
+            errors.push(FieldError::invalid(field, default.clone(), "must not have unknown fields"));
+        } else if !identity.is_empty() {
+            errors.extend(identity);
+        } else {
             errors.extend(validate::errors(schema, default, None, "").into_iter().map(|mut error| {
-                if error.field != "<nil>" {
-                    error.field = super::member_path(&field, &error.field).trim_end_matches('.').to_owned();
-                }
+                let inside = if error.field == "<nil>" { "" } else { error.field.as_str() };
+                error.field = super::member_path(&field, inside).trim_end_matches('.').to_owned();
                 error
             }));
             if errors.is_empty() {
                 errors.extend(rules::judge_default(schema, default, &field));
             }
-        } else {
-            errors.push(FieldError::invalid(field, default.clone(), "must not have unknown fields"));
         }
     }
     for (_, child_source, child_path) in children(source, path) {

@@ -17,7 +17,7 @@ fn judged(spec: Value) -> Vec<String> {
     let schema = asked();
     let mut object = json!({"apiVersion": "a/v1", "kind": "Thing", "metadata": {"name": "x"}, "spec": spec});
     schema.prune(&mut object);
-    schema.default(&mut object);
+    assert!(schema.default(&mut object));
     written(&schema.validate(&object))
 }
 
@@ -248,7 +248,7 @@ fn unknown_fields_are_pruned_and_named() {
             "spec.emb.metadata.foo",
         ]
     );
-    schema.default(&mut object);
+    assert!(schema.default(&mut object));
     assert_eq!(
         object,
         json!({
@@ -444,9 +444,9 @@ proptest! {
         let once = object.clone();
         prop_assert_eq!(schema.prune(&mut object), Vec::<String>::new());
         prop_assert_eq!(&object, &once);
-        schema.default(&mut object);
+        assert!(schema.default(&mut object));
         let once = object.clone();
-        schema.default(&mut object);
+        assert!(schema.default(&mut object));
         prop_assert_eq!(&object, &once);
         // What is pruned and defaulted is still pruned.
         prop_assert_eq!(schema.prune(&mut object), Vec::<String>::new());
@@ -459,7 +459,7 @@ proptest! {
         let mut object = whole(spec);
         prop_assert_eq!(schema.decode_fault(&object), None);
         schema.prune(&mut object);
-        schema.default(&mut object);
+        assert!(schema.default(&mut object));
         prop_assert_eq!(written(&schema.validate(&object)), Vec::<String>::new());
     }
 

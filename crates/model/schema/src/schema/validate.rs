@@ -1,6 +1,6 @@
 //! Judging values, in the words and with the habits of the Go validator of the real server.
 
-use concert_api::{Fault, FieldError, FieldErrors};
+use concert_api::{Fault, FieldError, FieldErrors, quoted};
 use serde_json::{Map, Value};
 
 use super::{Additional, Kind, Node, Schema, listtype, member_path, number, unplaced};
@@ -85,7 +85,7 @@ fn check_text(node: &Node, text: &str, path: &str, errors: &mut FieldErrors) {
     if let Some(format) = &node.format
         && !format.accepts(text)
     {
-        let detail = format!("{path} in body must be of type {}: {text:?}", node.format_name);
+        let detail = format!("{path} in body must be of type {}: {}", node.format_name, quoted(text));
         errors.push(FieldError::new(path, Fault::TypeInvalid(text.into()), detail));
     }
 }
@@ -120,6 +120,11 @@ fn check_number(node: &Node, value: &Value, path: &str, errors: &mut FieldErrors
             _ => "(default format)",
         };
         errors.push(unplaced(format!("Checked value must be of type integer {format} in {path}")));
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "what is too large becomes infinite")]
+    let too_large = value.as_f64().is_some_and(|number| (number as f32).is_infinite());
+    if node.kind == Some(Kind::Number) && node.format_name == "float" && too_large {
+        errors.push(unplaced(format!("Checked value must be of type number with format float in {path}")));
     }
     node.bounds.check(value, path, errors);
 }

@@ -6,9 +6,9 @@ use concert_api::{ObjectKey, meta};
 use serde_json::{Value, json};
 
 use crate::Server;
+use crate::change::Change;
 use crate::kinds;
 use crate::target::{Query, Target};
-use crate::write::Change;
 
 impl Server {
     /// Brings every aggregated role up to those it is made of.

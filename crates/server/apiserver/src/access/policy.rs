@@ -280,13 +280,18 @@ impl Policy {
                     return Verdict::Allowed(format!("RBAC: allowed by {binding} to {subject}"));
                 }
                 Some(_) => {}
-                None => missing.push(missing_role(binding)),
+                None => {
+                    let role = missing_role(binding);
+                    if !missing.contains(&role) {
+                        missing.push(role);
+                    }
+                }
             }
         }
         match missing.len() {
             0 => Verdict::NoOpinion(String::new()),
-            1 => Verdict::NoOpinion(format!("RBAC: {}", missing[0])),
-            _ => Verdict::NoOpinion(format!("RBAC: [{}]", missing.join(", "))),
+            1 => Verdict::NoOpinion(format!("rbac: RBAC: {}", missing[0])),
+            _ => Verdict::NoOpinion(format!("rbac: RBAC: [{}]", missing.join(", "))),
         }
     }
 

@@ -1,32 +1,77 @@
 //! YAML bodies, read as the real server reads them: by the rules of YAML 1.1, where `yes` and `on` are true, also as
-//! keys, and `010` is eight. Depth and aliases have a budget.
+//! keys, and `010` is eight. Depth and aliases have a budget. What is written, any reader of YAML takes for the same.
 
 use std::fmt;
 
+use concert_api::DEPTH_MAX;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::options::DuplicateKeyPolicy;
 use serde_saphyr::{Options, Spanned};
 
-/// As deep as our JSON.
-const DEPTH: usize = 127;
+/// Aliases count as often as they are used.
+const NODES_MAX: usize = 500_000;
+/// What the reader needs for all levels.
+const STACK: usize = 16 * 1024 * 1024;
+const TOO_DEEP: &str = "yaml: exceeded max depth";
 
 /// Reads the first document; gives what is wrong with duplicate keys, too.
 pub(super) fn decode(body: &[u8]) -> Result<(Value, Vec<String>), String> {
+    // The reader takes more of the stack for a level than a worker has for all of them.
+    std::thread::scope(|scope| {
+        let reader = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || read(body));
+        let read = reader.map_err(|error| format!("yaml: no thread to read it: {error}"))?.join();
+        read.unwrap_or_else(|_| Err("yaml: cannot be read".to_owned()))
+    })
+}
+
+fn read(body: &[u8]) -> Result<(Value, Vec<String>), String> {
     let text = std::str::from_utf8(body).map_err(|_| "yaml: control characters are not allowed".to_owned())?;
+    check_directives(text)?;
     let mut options = Options::default();
     options.duplicate_keys = DuplicateKeyPolicy::LastWins;
     options.legacy_octal_numbers = true;
     options.strict_booleans = false;
     options.with_snippet = false;
+    options.budget = serde_saphyr::budget! {
+        max_depth: DEPTH_MAX, flow_nesting_limit: DEPTH_MAX + 1, max_nodes: NODES_MAX, max_events: 2 * NODES_MAX,
+    };
     let node: Node = serde_saphyr::from_str_with_options(first_document(text), options).map_err(|error| {
         let words = error.to_string();
-        let aliased = ["alias", "budget", "anchor"].iter().any(|word| words.to_lowercase().contains(word));
-        if aliased { "yaml: document contains excessive aliasing".to_owned() } else { format!("yaml: {words}") }
+        let says = |parts: &[&str]| parts.iter().any(|part| words.to_lowercase().contains(part));
+        if says(&["depth", "nesting"]) {
+            TOO_DEEP.to_owned()
+        } else if says(&["alias", "budget", "anchor"]) {
+            "yaml: document contains excessive aliasing".to_owned()
+        } else {
+            format!("yaml: {words}")
+        }
     })?;
     let mut lines = Vec::new();
-    let value = node.value(&mut lines, DEPTH)?;
+    let value = node.value(&mut lines, DEPTH_MAX)?;
     Ok((value, lines))
+}
+
+/// Writes a document.
+pub(crate) fn encode(value: &Value) -> Result<String, String> {
+    // A long line stays one.
+    let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
+    serde_saphyr::to_string_with_options(value, options).map_err(|error| format!("cannot be written in YAML: {error}"))
+}
+
+/// Of directives only those of YAML 1.1 are known.
+fn check_directives(text: &str) -> Result<(), String> {
+    let head = text.lines().take_while(|line| line.trim().is_empty() || line.starts_with(['#', '%']));
+    for directive in head.filter(|line| line.starts_with('%')) {
+        let mut words = directive[1..].split_whitespace();
+        match words.next() {
+            Some("TAG") => {}
+            Some("YAML") if words.next() == Some("1.1") => {}
+            Some("YAML") => return Err("yaml: found incompatible YAML document".to_owned()),
+            Some(_) | None => return Err("yaml: found unknown directive name".to_owned()),
+        }
+    }
+    Ok(())
 }
 
 /// Further documents are not looked at.
@@ -35,10 +80,10 @@ fn first_document(text: &str) -> &str {
     let mut at = 0;
     for line in text.split_inclusive('\n') {
         let marker = line.trim_end() == "---" || line.starts_with("--- ");
-        if marker && begun {
+        if begun && (marker || line.trim_end() == "...") {
             return &text[..at];
         }
-        begun |= !line.trim().is_empty() && !line.starts_with('#');
+        begun |= !line.trim().is_empty() && !line.starts_with(['#', '%']);
         at += line.len();
     }
     text
@@ -51,25 +96,32 @@ enum Node {
     Map(Vec<(Spanned<Key>, Self)>),
 }
 
-/// A key: whatever it is, its text.
-struct Key(String);
+/// A key: whatever it is, its text; null is none.
+struct Key(Option<String>);
 
 impl Node {
-    fn value(self, lines: &mut Vec<String>, depth: usize) -> Result<Value, String> {
-        let depth = depth.checked_sub(1).ok_or_else(|| "yaml: exceeded max depth".to_owned())?;
+    fn value(self, lines: &mut Vec<String>, levels: usize) -> Result<Value, String> {
+        let levels = match self {
+            Self::Scalar(_) => levels,
+            Self::List(_) | Self::Map(_) => levels.checked_sub(1).ok_or_else(|| TOO_DEEP.to_owned())?,
+        };
         Ok(match self {
             Self::Scalar(value) => value,
             Self::List(items) => {
-                Value::Array(items.into_iter().map(|item| item.value(lines, depth)).collect::<Result<_, _>>()?)
+                Value::Array(items.into_iter().map(|item| item.value(lines, levels)).collect::<Result<_, _>>()?)
             }
             Self::Map(entries) => {
                 let mut members = Map::new();
                 for (key, node) in entries {
-                    let (line, name) = (key.referenced.line(), key.value.0);
+                    let line = key.referenced.line();
+                    let Some(name) = key.value.0 else {
+                        let value = node.value(lines, levels)?;
+                        return Err(format!("unsupported map key of type: %!s(<nil>), key: <nil>, value: {value}"));
+                    };
                     if members.contains_key(&name) {
                         lines.push(format!("line {line}: key {name:?} already set in map"));
                     }
-                    members.insert(name, node.value(lines, depth)?);
+                    members.insert(name, node.value(lines, levels)?);
                 }
                 Value::Object(members)
             }
@@ -149,9 +201,9 @@ impl<'de> Visitor<'de> for NodeVisitor {
 impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match Node::deserialize(deserializer)? {
-            Node::Scalar(Value::String(text)) => Ok(Self(text)),
-            Node::Scalar(Value::Null) => Ok(Self("null".to_owned())),
-            Node::Scalar(value) => Ok(Self(value.to_string())),
+            Node::Scalar(Value::String(text)) => Ok(Self(Some(text))),
+            Node::Scalar(Value::Null) => Ok(Self(None)),
+            Node::Scalar(value) => Ok(Self(Some(value.to_string()))),
             Node::List(_) | Node::Map(_) => Err(D::Error::custom("unsupported map key")),
         }
     }
@@ -172,10 +224,22 @@ mod tests {
             ("a: |\n  x\n  y\nb: >-\n  x\n  y", json!({"a": "x\ny\n", "b": "x y"})),
             ("a: &t foo\nb: *t", json!({"a": "foo", "b": "foo"})),
             ("a: 1\n---\na: 2", json!({"a": 1})),
+            ("%YAML 1.1\n---\na: 1\n...\n[", json!({"a": 1})),
             ("---\na: [1, {b: c}]", json!({"a": [1, {"b": "c"}]})),
             ("{\"a\": \"no\"}", json!({"a": "no"})),
         ] {
             assert_eq!(decode(text.as_bytes()).map(|(value, _)| value), Ok(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_go_cannot_read_is_refused() {
+        for (text, why) in [
+            ("a: {~: c}", "unsupported map key of type: %!s(<nil>), key: <nil>, value: \"c\""),
+            ("%YAML 1.2\n---\na: 1", "yaml: found incompatible YAML document"),
+            ("%FOO\n---\na: 1", "yaml: found unknown directive name"),
+        ] {
+            assert_eq!(decode(text.as_bytes()).unwrap_err(), why);
         }
     }
 

@@ -50,7 +50,12 @@ pub(crate) struct DeleteOptions {
     pub(crate) resource_version: Option<String>,
     pub(crate) dry_run: bool,
     pub(crate) policy: Option<Policy>,
+    /// Whether it is meant for what cannot be read, whatever that breaks.
+    pub(crate) unreadable: bool,
 }
+
+/// The option that means so.
+const UNREADABLE: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 
 impl DeleteOptions {
     /// Reads the body of a DELETE; the query counts only if there is none.
@@ -58,22 +63,61 @@ impl DeleteOptions {
         if body.is_empty() {
             let orphan = query.orphan_dependents;
             let policy = policy(query.propagation.as_deref(), orphan)?;
-            return Ok(Self { dry_run: query.dry_run, policy, ..Self::default() });
+            let unreadable = query.unreadable;
+            let alone = [
+                ("propagationPolicy", query.propagation.is_some()),
+                ("orphanDependents", orphan.is_some()),
+                ("gracePeriodSeconds", query.grace),
+            ];
+            check_unreadable(unreadable, &alone)?;
+            return Ok(Self { dry_run: query.dry_run, policy, unreadable, ..Self::default() });
         }
-        let value = media.decode(body).map_err(Status::bad_request)?.value;
+        let unread = |why: String| match media {
+            Media::Json => Status::bad_request(format!("couldn't get version/kind; {why}")),
+            Media::Yaml => Status::bad_request(why),
+        };
+        let mut value = media.decode(body).map_err(unread)?.value;
+        if value.is_null() {
+            value = Value::Object(serde_json::Map::new());
+        }
         check_shape(&value)?;
         let text = |value: &Value| value.as_str().map(str::to_owned);
+        let unreadable = value[UNREADABLE] == true;
+        let alone = ["propagationPolicy", "orphanDependents", "gracePeriodSeconds", "preconditions"];
+        check_unreadable(unreadable, &alone.map(|name| (name, !value[name].is_null())))?;
         Ok(Self {
+            unreadable,
             uid: text(&value["preconditions"]["uid"]),
             resource_version: text(&value["preconditions"]["resourceVersion"]),
             dry_run: dry_run(&value["dryRun"])?,
             policy: policy(value["propagationPolicy"].as_str(), value["orphanDependents"].as_bool())?,
         })
     }
+
+    /// The same, for many objects at once.
+    pub(crate) fn of_many(self) -> Result<Self, Status> {
+        if !self.unreadable {
+            return Ok(self);
+        }
+        let detail = "is not allowed with DELETECOLLECTION, try again after removing the option";
+        Err(invalid(FieldError::invalid(UNREADABLE, true, detail)))
+    }
+}
+
+/// Such a delete asks for nothing else.
+fn check_unreadable(unreadable: bool, others: &[(&str, bool)]) -> Result<(), Status> {
+    let set = others.iter().filter(|(_, set)| unreadable && *set);
+    let detail = |name: &str| format!("cannot be set together with .{name}");
+    let errors: Vec<_> = set.map(|(name, _)| FieldError::invalid(UNREADABLE, true, detail(name))).collect();
+    if errors.is_empty() { Ok(()) } else { Err(Status::invalid(&gvk(), "", &errors)) }
+}
+
+fn gvk() -> Gvk {
+    Gvk::new("meta.k8s.io", "", "DeleteOptions")
 }
 
 fn invalid(error: FieldError) -> Status {
-    Status::invalid(&Gvk::new("meta.k8s.io", "", "DeleteOptions"), "", &[error])
+    Status::invalid(&gvk(), "", &[error])
 }
 
 fn policy(text: Option<&str>, orphan: Option<bool>) -> Result<Option<Policy>, Status> {
@@ -127,7 +171,8 @@ fn check_shape(value: &Value) -> Result<(), Status> {
             text("apiVersion")
         )));
     }
-    let fits: [(&str, &str, Fits); 5] = [
+    let fits: [(&str, &str, Fits); 6] = [
+        (UNREADABLE, "bool", Value::is_boolean),
         ("gracePeriodSeconds", "int64", Value::is_i64),
         ("orphanDependents", "bool", Value::is_boolean),
         ("propagationPolicy", "v1.DeletionPropagation", Value::is_string),

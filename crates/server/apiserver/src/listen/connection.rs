@@ -9,14 +9,14 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use super::ConnectionLimits;
+use super::places::{Badge, Place};
 use super::pulse::{Active, Pulse};
+use super::{ConnectionLimits, Notices};
 use crate::auth::User;
 use crate::auth::peer::Peer;
 use crate::respond::{self, Body};
@@ -29,62 +29,183 @@ pub(super) struct Context {
     pub(super) limits: ConnectionLimits,
     pub(super) stop: CancellationToken,
     /// One of so many.
-    pub(super) permit: OwnedSemaphorePermit,
+    pub(super) place: Place,
+    pub(super) notices: Arc<Notices>,
 }
 
-/// Serves a connection to its end.
-pub(super) async fn serve(stream: TcpStream, context: Context) {
-    let Context { tls, server, limits, stop, permit } = context;
-    let stream = match tokio::time::timeout(limits.handshake, tls.accept(stream)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
-        Err(_) => return tracing::info!("a TLS handshake took too long"),
-    };
-    let peer = Arc::new(peer(&server, stream.get_ref().1));
-    let began = Instant::now();
-    let age = server.world().random.jitter(limits.age, 0.1);
-    let pulse = Arc::new(Pulse::default());
-    let readers = Arc::clone(&pulse);
-    let service = service_fn(move |request: http::Request<Incoming>| {
-        let (server, peer, pulse) = (server.clone(), Arc::clone(&peer), Arc::clone(&readers));
-        async move {
-            let _active = Active::new(&pulse);
-            let head = request.method() == http::Method::HEAD;
-            let answer = answer(&server, request, (*peer).as_ref()).await;
-            Ok::<_, Infallible>(pulse.watched(if head { without_body(answer) } else { answer }))
+/// Serves a connection to its end, or until it loses its place.
+pub(super) async fn serve<S>(stream: S, context: Context)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let Context { tls, server, limits, stop, place, notices } = context;
+    let served = async {
+        let stream = match tokio::time::timeout(limits.handshake, tls.accept(stream)).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return tracing::debug!(%error, "a TLS handshake failed"),
+            Err(_) => {
+                if let Some(times) = notices.handshake.times() {
+                    tracing::info!(times, "a TLS handshake took too long");
+                }
+                return;
+            }
+        };
+        let peer = peer(&server, stream.get_ref().1);
+        let badge = place.badge();
+        if peer.is_some() {
+            badge.known();
         }
-    });
-    let builder = builder(&limits);
+        let age = server.world().random.jitter(limits.age, 0.1);
+        let visit = Visit { server, peer, badge, limits, notices, pulse: Arc::default() };
+        converse(stream, Arc::new(visit), age, &stop).await;
+    };
+    tokio::select! {
+        biased;
+        () = place.lost() => {}
+        () = served => {}
+    }
+}
+
+/// One peer and its requests.
+struct Visit {
+    server: Server,
+    peer: Option<Peer>,
+    badge: Arc<Badge>,
+    limits: ConnectionLimits,
+    notices: Arc<Notices>,
+    pulse: Arc<Pulse>,
+}
+
+/// Answers requests until the peer leaves or a limit of time is reached.
+async fn converse<S>(stream: S, visit: Arc<Visit>, age: std::time::Duration, stop: &CancellationToken)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let began = Instant::now();
+    let service = {
+        let visit = Arc::clone(&visit);
+        service_fn(move |request| Arc::clone(&visit).answer(request))
+    };
+    let Visit { limits, notices, pulse, .. } = &*visit;
+    let builder = builder(limits);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let mut ticks = tokio::time::interval(limits.tick());
-    let mut closing = None;
+    let mut closing: Option<Instant> = None;
     loop {
-        let now = tokio::select! {
+        let idle = pulse.idles_at(began, limits.idle).filter(|_| closing.is_none());
+        let stall = pulse.stalls_at(limits.stall);
+        let end = closing.map_or(began + age, |since| since + limits.grace);
+        // What begins to wait from now on is not over before this.
+        let later = Instant::now() + limits.idle.min(limits.stall);
+        let next = [idle, stall, Some(end)].into_iter().flatten().fold(later, Instant::min);
+        tokio::select! {
             biased;
             ended = connection.as_mut() => {
                 if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection ended early");
+                    ended_early(&*error, notices);
                 }
-                break;
+                return;
             }
-            () = stop.cancelled(), if closing.is_none() => Instant::now(),
-            now = ticks.tick() => now,
-        };
-        if pulse.is_stalled(limits.stall) {
-            tracing::info!("a connection is cut: its reader stands still");
-            break;
+            () = stop.cancelled(), if closing.is_none() => {}
+            () = tokio::time::sleep_until(next) => {}
         }
-        let over = stop.is_cancelled() || began.elapsed() >= age || pulse.is_idle(began, limits.idle);
+        let reached = |at: Option<Instant>| at.is_some_and(|at| at <= Instant::now());
+        if reached(pulse.stalls_at(limits.stall)) {
+            if let Some(times) = notices.stalled.times() {
+                tracing::info!(times, "a connection is cut: its reader stands still");
+            }
+            return;
+        }
+        if reached(closing.map(|since| since + limits.grace)) {
+            if let Some(times) = notices.late.times() {
+                tracing::info!(times, "a connection is cut: it did not end in time");
+            }
+            return;
+        }
+        let over = stop.is_cancelled() || reached(Some(began + age)) || reached(pulse.idles_at(began, limits.idle));
         if over && closing.is_none() {
-            closing = Some(now);
+            closing = Some(Instant::now());
             connection.as_mut().graceful_shutdown();
         }
-        if closing.is_some_and(|since| since.elapsed() >= limits.grace) {
-            tracing::info!("a connection is cut: it did not end in time");
-            break;
-        }
     }
-    drop(permit);
+}
+
+impl Visit {
+    async fn answer(self: Arc<Self>, request: http::Request<Incoming>) -> Result<http::Response<Body>, Infallible> {
+        let Self { server, peer, badge, limits, notices, pulse } = &*self;
+        let _active = Active::new(pulse);
+        if pulse.active() >= limits.streams as usize
+            && let Some(times) = notices.streams.times()
+        {
+            tracing::warn!(limit = limits.streams, times, "a connection has all its streams: further ones are refused");
+        }
+        if head_bytes(&request) > limits.header_bytes as usize {
+            if let Some(times) = notices.headers.times() {
+                tracing::info!(limit = limits.header_bytes, times, "the headers of a request are too large");
+            }
+            return Ok(respond::text(431, "Request Header Fields Too Large\n"));
+        }
+        let head = request.method() == http::Method::HEAD;
+        let (parts, mut body) = request.into_parts();
+        let version = parts.version;
+        let request = http::Request::from_parts(parts, &mut body);
+        let mut answer = answer(server, request, peer.as_ref(), Some(badge)).await;
+        if version < http::Version::HTTP_2 && !is_spent(&mut body, &answer, limits).await {
+            answer.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
+        }
+        if answer.status() == http::StatusCode::PAYLOAD_TOO_LARGE
+            && let Some(times) = notices.body.times()
+        {
+            tracing::info!(times, "the body of a request is too large");
+        }
+        Ok(pulse.watched(if head { without_body(answer) } else { answer }))
+    }
+}
+
+/// Whether nothing of a request's body is left to come, so that the next request can follow it. Of one that was refused
+/// before its body was read, the rest is passed over, if it is small and the peer is known.
+async fn is_spent(body: &mut Incoming, answer: &http::Response<Body>, limits: &ConnectionLimits) -> bool {
+    if http_body::Body::is_end_stream(body) {
+        return true;
+    }
+    if answer.status() == http::StatusCode::UNAUTHORIZED {
+        return false;
+    }
+    let rest = async {
+        let mut passed = 0;
+        while let Some(frame) = body.frame().await {
+            passed += frame.ok()?.data_ref().map_or(0, bytes::Bytes::len);
+            if passed > limits.unread {
+                return None;
+            }
+        }
+        Some(())
+    };
+    tokio::time::timeout(limits.headers, rest).await.ok().flatten().is_some()
+}
+
+/// The bytes of a request before its body, as HTTP/1 writes them.
+fn head_bytes<B>(request: &http::Request<B>) -> usize {
+    let uri = request.uri().path_and_query().map_or(1, |path| path.as_str().len());
+    let line = request.method().as_str().len() + " ".len() + uri + " HTTP/1.1\r\n".len();
+    let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + ": \r\n".len());
+    line + headers.sum::<usize>() + "\r\n".len()
+}
+
+/// Tells why a connection ended early: most peers just leave, but some have reached a limit.
+fn ended_early(error: &(dyn std::error::Error + 'static), notices: &Notices) {
+    let ours = error.downcast_ref::<hyper::Error>();
+    let cause = std::iter::successors(Some(error), |error| error.source()).last().map(ToString::to_string);
+    let cause = cause.unwrap_or_default();
+    let told = match ours {
+        Some(error) if error.is_parse_too_large() => notices.headers.times(),
+        Some(error) if error.is_timeout() => notices.late.times(),
+        Some(_) if cause.contains("calm") || cause.contains("too_many") => notices.abuse.times(),
+        Some(_) | None => None,
+    };
+    match told {
+        Some(times) => tracing::info!(%error, cause, times, "a connection is closed: a limit is reached"),
+        None => tracing::debug!(%error, "a connection ended early"),
+    }
 }
 
 /// Every timeout of hyper needs its timer: without one it does nothing, and says nothing.
@@ -126,7 +247,12 @@ fn peer(server: &Server, tls: &rustls::ServerConnection) -> Option<Peer> {
 
 /// Answers a request from outside: nothing of it is looked at, and nothing of its body read, before it is known who
 /// sent it.
-async fn answer<B>(server: &Server, mut request: http::Request<B>, peer: Option<&Peer>) -> http::Response<Body>
+async fn answer<B>(
+    server: &Server,
+    mut request: http::Request<B>,
+    peer: Option<&Peer>,
+    badge: Option<&Arc<Badge>>,
+) -> http::Response<Body>
 where
     B: http_body::Body<Data: Send> + Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -135,6 +261,9 @@ where
         Ok(user) => user,
         Err(status) => return respond::failure(&status),
     };
+    if let Some(badge) = badge {
+        badge.known();
+    }
     request.extensions_mut().insert(user);
     server.answer(request).await
 }
@@ -227,7 +356,7 @@ mod tests {
         use http_body_util::BodyExt;
         let path = "/api/v1/namespaces/default/serviceaccounts/sa/token";
         let body = Full::<bytes::Bytes>::from(format!("{{\"spec\":{spec}}}"));
-        let answer = answer(server, request("POST", path, Some(administrator), body), None).await;
+        let answer = answer(server, request("POST", path, Some(administrator), body), None, None).await;
         let bytes = answer.into_body().collect().await.unwrap().to_bytes();
         let object: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
         format!("Bearer {}", object["status"]["token"].as_str().unwrap())
@@ -242,7 +371,10 @@ mod tests {
         let administrator = format!("Bearer {}", pki.token().expose());
         let accounts = "/api/v1/namespaces/default/serviceaccounts";
         let account = Full::<bytes::Bytes>::from("{\"metadata\":{\"name\":\"sa\"}}");
-        assert_eq!(answer(&server, request("POST", accounts, Some(&administrator), account), None).await.status(), 201);
+        assert_eq!(
+            answer(&server, request("POST", accounts, Some(&administrator), account), None, None).await.status(),
+            201
+        );
         let expired = token(&server, &administrator, "{}").await;
         tokio::time::advance(std::time::Duration::from_secs(3600)).await;
         let good = token(&server, &administrator, "{}").await;
@@ -261,13 +393,14 @@ mod tests {
         for path in &paths {
             for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT"] {
                 for token in bad {
-                    let answer = answer(&server, request(method, path, token, Unread), None).await;
+                    let answer = answer(&server, request(method, path, token, Unread), None, None).await;
                     assert_eq!(answer.status(), 401, "{method} {path} {token:?}");
                 }
             }
             for token in [&administrator, &good] {
                 let answer =
-                    answer(&server, request("GET", path, Some(token), Full::<bytes::Bytes>::default()), None).await;
+                    answer(&server, request("GET", path, Some(token), Full::<bytes::Bytes>::default()), None, None)
+                        .await;
                 assert_ne!(answer.status(), 401, "{path}");
             }
         }

@@ -39,19 +39,23 @@ impl Pulse {
         })
     }
 
-    /// Whether a reader has stood still for so long.
-    pub(super) fn is_stalled(&self, limit: Duration) -> bool {
+    /// When the reader who has stood still the longest will have done so for `limit`.
+    pub(super) fn stalls_at(&self, limit: Duration) -> Option<Instant> {
         let bodies = self.bodies.lock().unwrap_or_else(PoisonError::into_inner);
-        bodies.iter().filter_map(Weak::upgrade).any(|waiting| {
-            let since = *waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            since.is_some_and(|since| since.elapsed() >= limit)
-        })
+        let waiting = bodies.iter().filter_map(Weak::upgrade);
+        let since = waiting.filter_map(|waiting| *waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        since.min().map(|since| since + limit)
     }
 
-    /// Whether nothing has been answered for so long; `began` is when the connection did.
-    pub(super) fn is_idle(&self, began: Instant, limit: Duration) -> bool {
+    /// When nothing will have been answered for `limit`, if nothing is now; `began` is when the connection did.
+    pub(super) fn idles_at(&self, began: Instant, limit: Duration) -> Option<Instant> {
         let (count, last) = *self.active.lock().unwrap_or_else(PoisonError::into_inner);
-        count == 0 && last.unwrap_or(began).elapsed() >= limit
+        (count == 0).then(|| last.unwrap_or(began) + limit)
+    }
+
+    /// Requests being answered.
+    pub(super) fn active(&self) -> usize {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner).0
     }
 }
 
@@ -115,21 +119,19 @@ mod tests {
         let endless = futures::StreamExt::chain(pieces, futures::stream::pending());
         let mut body = pulse.watched(respond::stream(endless)).into_body();
         tokio::time::advance(2 * LIMIT).await;
-        assert!(!pulse.is_stalled(LIMIT), "nothing has been asked for yet");
+        assert_eq!(pulse.stalls_at(LIMIT), None, "nothing has been asked for yet");
         body.frame().await.unwrap().unwrap();
-        tokio::time::advance(LIMIT - Duration::from_secs(1)).await;
-        assert!(!pulse.is_stalled(LIMIT));
-        tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(pulse.is_stalled(LIMIT));
+        let since = Instant::now();
+        tokio::time::advance(LIMIT / 2).await;
+        assert_eq!(pulse.stalls_at(LIMIT), Some(since + LIMIT));
         body.frame().await.unwrap().unwrap();
+        assert_eq!(pulse.stalls_at(LIMIT), Some(Instant::now() + LIMIT));
         // A reader who has everything, and waits for more, may wait forever.
         assert!(futures::poll!(body.frame()).is_pending());
         tokio::time::advance(100 * LIMIT).await;
-        assert!(!pulse.is_stalled(LIMIT) && !pulse.is_idle(Instant::now(), LIMIT));
-        let began = Instant::now();
+        assert_eq!((pulse.stalls_at(LIMIT), pulse.idles_at(since, LIMIT), pulse.active()), (None, None, 1));
         drop(body);
-        assert!(!pulse.is_idle(began, LIMIT));
-        tokio::time::advance(LIMIT).await;
-        assert!(pulse.is_idle(began, LIMIT) && !pulse.is_stalled(LIMIT));
+        assert_eq!((pulse.stalls_at(LIMIT), pulse.active()), (None, 0));
+        assert_eq!(pulse.idles_at(since, LIMIT), Some(Instant::now() + LIMIT));
     }
 }

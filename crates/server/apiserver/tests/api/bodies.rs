@@ -40,7 +40,13 @@ async fn wrong_bodies_are_refused_in_the_real_servers_words() {
     api.post(MAPS, &map("a", "1")).await;
     let unrecognized = |why: &str| format!("the object provided is unrecognized (must be of type ConfigMap): {why}");
     for (media, body, words) in [
-        (YAML, "", unrecognized("couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)")),
+        (
+            YAML,
+            "data: {~: x}",
+            unrecognized(
+                "unsupported map key of type: %!s(<nil>), key: <nil>, value: \"x\" (646174613a207b7e3a20787d)",
+            ),
+        ),
         (
             "application/json",
             " ",
@@ -57,6 +63,8 @@ async fn wrong_bodies_are_refused_in_the_real_servers_words() {
         let answer = api.send(Method::POST, MAPS, media, body.into()).await;
         assert_eq!((answer.code, message(&answer)), (400, words.as_str()), "{body:?}");
     }
+    // An empty document in YAML is an empty object.
+    assert_eq!(api.send(Method::POST, MAPS, YAML, "".into()).await.code, 422);
     let at = format!("{MAPS}/a");
     let operations = vec![json!({"op": "test", "path": "/kind", "value": "ConfigMap"}); 10_001];
     for (media, body, code, reason, words) in [

@@ -46,7 +46,7 @@ async fn collections_that_cannot_be_deleted_say_so() {
     for (path, code) in [
         ("/api/v1/namespaces", 405),
         ("/api/v1/configmaps", 405),
-        ("/apis/probe.test/v1/files", 405),
+        ("/apis/probe.test/v1/files", 404),
         ("/api/v1/namespaces/default/configmaps?labelSelector=a%20b", 400),
         ("/api/v1/namespaces/default/configmaps?fieldSelector=spec.x%3D1", 400),
     ] {

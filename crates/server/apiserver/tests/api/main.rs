@@ -270,7 +270,7 @@ async fn watches_begin_with_the_state_and_end_with_a_bookmark() {
     assert_eq!(list.len(), 2, "no other one before so short a deadline");
     let longer = api.get(&format!("{MAPS}?watch=1&allowWatchBookmarks=true&timeoutSeconds=130")).await.body;
     let bookmarks = longer.as_str().unwrap().lines().filter(|line| line.contains("BOOKMARK")).count();
-    assert_eq!(bookmarks, 3, "every minute, and once more before the deadline: {longer}");
+    assert_eq!(bookmarks, 4, "after the state, every minute, and once more before the deadline: {longer}");
 }
 
 #[tokio::test(start_paused = true)]

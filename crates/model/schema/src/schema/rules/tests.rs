@@ -109,6 +109,76 @@ fn the_budget_of_an_object_is_shared_by_its_rules() {
     );
 }
 
+/// The causes that an object has for its rules.
+fn refusals(rules: &Value, text: &str) -> Vec<String> {
+    let text_schema = json!({"type": "string", "x-kubernetes-validations": rules});
+    let schema = json!({"type": "object", "properties": {"s": text_schema}});
+    let schema = Schema::build(&schema, &Definitions::default());
+    let mut errors = FieldErrors::new();
+    let _warnings = schema.check_rules(&json!({"s": text}), None, &mut errors);
+    errors.iter().map(ToString::to_string).collect()
+}
+
+/// What a rule costs on a text.
+fn cost(rule: &str, text: &str) -> u64 {
+    let schema = json!({"type": "object", "properties": {"s": {"type": "string"}}});
+    answer(&schema, &json!({"s": text}), &rule.replace("self", "self.s"))["cost"].as_u64().unwrap()
+}
+
+#[test]
+fn a_call_may_cost_a_million() {
+    // A tenth of a character and a quarter of a pattern's.
+    let rule = format!("self.matches('{}') || true", "a".repeat(400));
+    let refused = |length: usize| !refusals(&json!([{"rule": rule}]), &"b".repeat(length)).is_empty();
+    let most = (99_000..101_000).step_by(10).take_while(|length| !refused(*length)).last().unwrap();
+    let (below, step) =
+        (cost(&rule, &"b".repeat(most)), cost(&rule, &"b".repeat(1010)) - cost(&rule, &"b".repeat(1000)));
+    assert!((1_000_000 - step..=1_000_000).contains(&below), "{below}");
+}
+
+#[test]
+fn the_rules_of_an_object_may_cost_ten_million_together() {
+    let rule = format!("self.matches('{}') || true", "a".repeat(400));
+    // `self` is a step less than `self.s`.
+    let each = cost(&rule, &"b".repeat(90)) - 1;
+    let most = usize::try_from(10_000_000 / each).unwrap();
+    assert!((900..1100).contains(&each) && most < 12_000, "{each}");
+    let item = json!({"type": "string", "x-kubernetes-validations": [{"rule": rule}]});
+    let schema = json!({"type": "object", "properties": {"l": {"type": "array", "items": item}}});
+    let schema = Schema::build(&schema, &Definitions::default());
+    for (items, good) in [(most, true), (most + 1, false)] {
+        let mut errors = FieldErrors::new();
+        let _warnings = schema.check_rules(&json!({"l": vec!["b".repeat(90); items]}), None, &mut errors);
+        assert_eq!(errors.is_empty(), good, "{items} of {each}");
+    }
+}
+
+/// Rules of items, as often as there may be items.
+fn dear(items: u64, rules: usize, one_more: bool) -> Vec<String> {
+    let rule = json!({"rule": "self > 0"});
+    let item = json!({"type": "integer", "x-kubernetes-validations": vec![rule.clone(); rules]});
+    let mut schema = json!({"type": "object", "properties": {
+        "l": {"type": "array", "maxItems": items, "items": item}, "x": {"type": "integer"},
+    }});
+    if one_more {
+        schema["properties"]["x"]["x-kubernetes-validations"] = json!([rule]);
+    }
+    let errors = Schema::compile(&schema, "P").err().unwrap_or_default();
+    errors.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_rule_may_be_estimated_at_ten_million_and_all_of_a_definition_at_a_hundred() {
+    // Such a rule costs 2.
+    const ITEMS: u64 = 5_000_000;
+    assert_eq!(dear(ITEMS, 1, false), Vec::<String>::new());
+    let refused = dear(ITEMS + 1, 1, false);
+    assert!(refused.len() == 1 && refused[0].contains("estimated rule cost exceeds budget"), "{refused:?}");
+    assert_eq!(dear(ITEMS, 10, false), Vec::<String>::new());
+    let refused = dear(ITEMS, 10, true).join(" ");
+    assert!(refused.contains("estimated rule cost total for entire OpenAPIv3 schema exceeds budget"), "{refused}");
+}
+
 /// Deep, long and greedy expressions: answered at once, on the small stack of a worker thread.
 #[test]
 fn hostile_expressions_are_bounded() {

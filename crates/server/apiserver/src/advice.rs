@@ -1,0 +1,59 @@
+//! What the author of an object that is taken should know.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+
+use crate::kinds;
+use crate::owners;
+use crate::target::{Part, Target};
+
+/// Warnings about an object; what `old` said already is not told again.
+pub(crate) fn advice(target: &Target, object: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut advice = owners::finalizer_warnings(target, object, old);
+    if target.resource.id == kinds::definitions() && target.part == Part::Whole {
+        let before = old.map(concert_schema::definition_warnings).unwrap_or_default();
+        let warnings = concert_schema::definition_warnings(object).into_iter();
+        advice.extend(warnings.filter(|warning| !before.contains(warning)));
+    }
+    if object["kind"] == "Secret" && object["type"] == "kubernetes.io/tls" && !target.resource.is_custom() {
+        advice.extend(pem_warning(object));
+    }
+    advice
+}
+
+/// What Go says of a certificate and a key that are none. Whether they belong together is not looked at.
+fn pem_warning(secret: &Value) -> Option<String> {
+    let blocks = |key: &str| {
+        let bytes = STANDARD.decode(secret["data"][key].as_str().unwrap_or_default()).unwrap_or_default();
+        pem_blocks(&String::from_utf8_lossy(&bytes))
+    };
+    let is_key = |block: &String| block == "PRIVATE KEY" || block.ends_with(" PRIVATE KEY");
+    let (certificate, key) = (blocks("tls.crt"), blocks("tls.key"));
+    if !certificate.iter().any(|block| block == "CERTIFICATE") {
+        return Some(match &*certificate {
+            [] => "tls: failed to find any PEM data in certificate input".to_owned(),
+            [one] if is_key(one) => "tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may have been switched".to_owned(),
+            others => format!("tls: failed to find \"CERTIFICATE\" PEM block in certificate input after skipping PEM blocks of the following types: [{}]", others.join(" ")),
+        });
+    }
+    if key.iter().any(is_key) {
+        return None;
+    }
+    Some(match &*key {
+        [] => "tls: failed to find any PEM data in key input".to_owned(),
+        [one] if one == "CERTIFICATE" => {
+            "tls: found a certificate rather than a key in the PEM for the private key".to_owned()
+        }
+        others => format!(
+            "tls: failed to find PEM block with type ending in \"PRIVATE KEY\" in key input after skipping PEM blocks of the following types: [{}]",
+            others.join(" ")
+        ),
+    })
+}
+
+/// The types of the blocks in a text.
+fn pem_blocks(text: &str) -> Vec<String> {
+    let begins = text.lines().filter_map(|line| line.trim_end().strip_prefix("-----BEGIN ")?.strip_suffix("-----"));
+    begins.filter(|kind| text.contains(&format!("-----END {kind}-----"))).map(str::to_owned).collect()
+}

@@ -1,0 +1,362 @@
+//! The way of a request: who it is about, what is wanted, and the answer.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use concert_api::{ObjectKey, Status};
+use http::request::Parts;
+use http::{HeaderMap, Method, Request, Response};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde_json::{Value, json};
+use tokio::runtime::{Handle, RuntimeFlavor};
+
+use crate::Server;
+use crate::auth::User;
+use crate::body::Media;
+use crate::change::Change;
+use crate::delete::{DeleteOptions, Deleted};
+use crate::kinds::definitions;
+use crate::openapi;
+use crate::protobuf;
+use crate::read::Page;
+use crate::read::pieces::Writer;
+use crate::respond::{self, Body, Count, Form, Offer};
+use crate::scale;
+use crate::target::{Part, Query, Route, Target, route};
+use crate::write::Written;
+
+/// Larger request bodies are refused, as by the real server.
+const BODY_LIMIT: usize = 3 << 20;
+/// Requests of more than this get a thread of their own.
+const LIGHT: usize = 32 << 10;
+/// A body that takes longer than any request may.
+const BODY_TIME: Duration = Duration::from_secs(60);
+/// The Kubernetes version whose API this is.
+const VERSION: (&str, &str, &str) = ("1", "37", "v1.37.1");
+
+impl Server {
+    /// Answers one request.
+    pub async fn answer<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data: Send> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (parts, body) = request.into_parts();
+        let yaml = parts.uri.path().starts_with("/api") && respond::prefers_yaml(&parts.headers);
+        let (response, admitted) = match self.admit(&parts) {
+            Ok(mut admitted) => {
+                let caller = admitted.caller.take();
+                (self.answer_admitted(parts, caller, body).await, Some(admitted))
+            }
+            Err(refusal) => (*refusal, None),
+        };
+        let response = if yaml { respond::in_yaml(response).await } else { response };
+        let mut response = match admitted {
+            Some(admitted) => admitted.holds(response),
+            None => response,
+        };
+        respond::identify(&mut response, &self.world().random.uuid());
+        response
+    }
+
+    /// Answers a request that was let in.
+    async fn answer_admitted<B>(&self, mut parts: Parts, caller: Option<Arc<User>>, body: B) -> Response<Body>
+    where
+        B: http_body::Body<Data: Send> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let Some(route) = route(parts.uri.path()) else { return respond::nowhere() };
+        match route {
+            Route::Version => respond::json(200, &version()),
+            Route::OpenApiV2 => openapi::version_two(&parts.headers),
+            Route::Health => respond::text(200, "ok"),
+            Route::Backup if parts.method == Method::GET => respond::download(self.store().backup()),
+            Route::Backup => respond::failure(&Status::method_not_allowed()),
+            Route::Discovery(segments) => self.discovery(&segments, &parts.headers),
+            Route::OpenApi(document) => self.openapi(document),
+            Route::Resource(path) => {
+                if let Some(account) = path.token_of() {
+                    return self.answer_token(&account, parts, caller, body).await;
+                }
+                let found = Target::find(&self.kinds(), &path).or_else(|| Target::find(&self.refresh_kinds(), &path));
+                let Some(target) = found else { return self.no_resource(&path) };
+                if target.resource.is_custom() && !target.may_take(&parts.method) {
+                    return respond::nowhere();
+                }
+                let watched = path.watched;
+                let answer = async {
+                    let query = Query::parse(&parts.method, parts.uri.query().unwrap_or_default())?;
+                    let query = Query { caller, watch: query.watch || watched, watched_one: watched, ..query };
+                    if watched && parts.method != Method::GET {
+                        return Err(Status::method_not_allowed());
+                    }
+                    let form = respond::negotiate(&parts.headers, offer(&parts.method, &target))?;
+                    if query.watch {
+                        respond::check_stream(&parts.headers)?;
+                    }
+                    let body = read_body(body).await?;
+                    let weight = self.weight(&target, &body);
+                    let work = async {
+                        let body = protobuf::translated(&mut parts.headers, &target, body)?;
+                        self.resource(&parts.method, &parts.headers, &target, &query, form, &body).await
+                    };
+                    apart_if(weight > LIGHT, work).await
+                };
+                let mut response = answer.await.unwrap_or_else(|status| respond::failure(&status));
+                if let Some(warning) = &target.version().deprecated {
+                    respond::warn(&mut response, std::slice::from_ref(warning));
+                }
+                response
+            }
+        }
+    }
+
+    /// How much there is to do, in bytes to be read: of the request, of the object it changes, and in part of the schema,
+    /// whose defaults may be many. Definitions are compiled, and rules may take long for little.
+    fn weight(&self, target: &Target, body: &Bytes) -> usize {
+        if body.is_empty() {
+            return 0;
+        }
+        if target.resource.id == definitions() || target.version().schema.has_rules() {
+            return usize::MAX;
+        }
+        let changed = target.name.is_some().then(|| target.named_key().ok()).flatten();
+        let changed = changed.and_then(|key| self.store().snapshot().get(&key).map(|entry| entry.bytes.len()));
+        body.len() + changed.unwrap_or_default() + target.version().schema_length / 8
+    }
+
+    /// The answer where a path leads to no resource: of a built-in group that nothing is found, of a custom resource
+    /// that the object is not there, and else nothing at all.
+    fn no_resource(&self, path: &crate::target::Path<'_>) -> Response<Body> {
+        let kinds = self.kinds();
+        let mut same_group = kinds.iter().filter(|one| *one.id.group == *path.group).peekable();
+        if same_group.peek().is_some_and(|one| !one.is_custom()) {
+            return respond::failure(&respond::no_resource());
+        }
+        match (kinds.get(path.group, path.resource), &path.name) {
+            (Some(resource), Some(name))
+                if path.subresource.is_some()
+                    && resource.version(path.version).is_some()
+                    && resource.namespaced == path.namespace.is_some() =>
+            {
+                respond::failure(&Status::not_found(&resource.id, name))
+            }
+            _ => respond::nowhere(),
+        }
+    }
+
+    /// Answers a request for a token of a service account.
+    async fn answer_token<B>(
+        &self,
+        account: &ObjectKey,
+        mut parts: Parts,
+        caller: Option<Arc<User>>,
+        body: B,
+    ) -> Response<Body>
+    where
+        B: http_body::Body<Data: Send> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let answer = async {
+            let query = Query::parse(&parts.method, parts.uri.query().unwrap_or_default())?;
+            let query = Query { caller, ..query };
+            if parts.method != Method::POST {
+                return Err(Status::method_not_allowed());
+            }
+            let body = read_body(body).await?;
+            let expected = ("authentication.k8s.io/v1", "TokenRequest");
+            let body = protobuf::json(&mut parts.headers, expected, body)?;
+            let written = self.request_token(account, &query, Media::of(&parts.headers)?, &body)?;
+            let mut response = respond::bytes(written.code, written.object);
+            respond::warn(&mut response, &written.warnings);
+            Ok(response)
+        };
+        answer.await.unwrap_or_else(|status| respond::failure(&status))
+    }
+
+    async fn resource(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        target: &Target,
+        query: &Query,
+        form: Form,
+        body: &[u8],
+    ) -> Result<Response<Body>, Status> {
+        if method != Method::GET {
+            // A fork's begins with its first write.
+            self.keep_house();
+        }
+        if target.resource.is_answered() {
+            return match (method, &target.name) {
+                (_, Some(_)) => Err(Status::no_such_resource()),
+                (&Method::POST, None) => {
+                    let written = self.review(target, query, Media::of(headers)?, body)?;
+                    self.written(target, query, form, written)
+                }
+                _ => Err(Status::method_not_allowed()),
+            };
+        }
+        let media = || Media::of(headers);
+        match (method, target.name.is_some()) {
+            (&Method::GET | &Method::HEAD, _) if method == Method::GET || target.resource.is_custom() => {
+                self.read(target, query, form).await
+            }
+            (&Method::POST, false) if !target.resource.namespaced || target.namespace.is_some() => {
+                let written = self.create(target, query, media()?, body).await?;
+                self.written(target, query, form, written)
+            }
+            (&Method::PUT, true) => {
+                let change = Change::replace(target, query, media()?, body)?;
+                let written = self.update(target, query, &change).await?;
+                self.written(target, query, form, written)
+            }
+            (&Method::PATCH, true) if target.part != Part::Finalize => {
+                let change = Change::patch(target, query, headers, body)?;
+                let written = self.update(target, query, &change).await?;
+                self.written(target, query, form, written)
+            }
+            (&Method::DELETE, true) if target.part == Part::Whole => {
+                let options = DeleteOptions::read(media()?, body, query)?;
+                Ok(match self.delete(target, &options).await? {
+                    Deleted::Gone(status) => respond::json(200, &status),
+                    Deleted::Marked(object) => respond::bytes(200, object),
+                })
+            }
+            (&Method::DELETE, false) if target.is_collection() && target.resource.deletes_collections() => {
+                let options = DeleteOptions::read(media()?, body, query)?.of_many()?;
+                let page = self.delete_collection(target, query, &options).await?;
+                self.listed(target, query, form, page)
+            }
+            (&Method::PUT | &Method::PATCH, false) if target.resource.is_custom() => {
+                Err(Status::bad_request("name must be provided"))
+            }
+            _ => Err(not_allowed(method, target)),
+        }
+    }
+
+    /// GET: of one object or many, once or for a while.
+    async fn read(&self, target: &Target, query: &Query, form: Form) -> Result<Response<Body>, Status> {
+        if target.part == Part::Finalize {
+            return Err(Status::method_not_allowed());
+        }
+        if target.name.is_some() && !query.watched_one {
+            return Ok(respond::bytes(200, self.get(target, query, form).await?));
+        }
+        if query.watch {
+            return Ok(respond::stream(self.watch(target, query, form).await?));
+        }
+        let page = self.page(target, query).await?;
+        self.listed(target, query, form, page)
+    }
+
+    fn listed(&self, target: &Target, query: &Query, form: Form, page: Page) -> Result<Response<Body>, Status> {
+        crate::table::check_count(target, form, Count::Many)?;
+        Ok(respond::stream(Writer::new(target, query, form, self.now())?.pieces(page)))
+    }
+
+    /// The answer to a write: the object in the form the client wants, and its warnings.
+    fn written(&self, target: &Target, query: &Query, form: Form, written: Written) -> Result<Response<Body>, Status> {
+        let body = match form {
+            _ if target.part == Part::Scale => {
+                let object: Value = serde_json::from_slice(&written.object).map_err(Status::internal)?;
+                scale::before(target, &object)?.to_string().into()
+            }
+            Form::Object | Form::AggregatedDiscovery(_) => written.object,
+            Form::Table(version) => {
+                let object: Value = serde_json::from_slice(&written.object).map_err(Status::internal)?;
+                let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+                let table = crate::table::table(target, query, version, &object, &metadata, self.now())?;
+                table.to_string().into()
+            }
+            Form::Metadata(version, _) => {
+                crate::table::check_count(target, form, Count::One)?;
+                let object: Value = serde_json::from_slice(&written.object).map_err(Status::internal)?;
+                crate::table::metadata_only(version, &object).to_string().into()
+            }
+        };
+        let mut response = respond::bytes(written.code, body);
+        respond::warn(&mut response, &written.warnings);
+        Ok(response)
+    }
+}
+
+impl<B> tower::Service<Request<B>> for Server
+where
+    B: http_body::Body<Data: Send> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let server = self.clone();
+        Box::pin(async move { Ok(server.answer(request).await) })
+    }
+}
+
+fn offer(method: &Method, target: &Target) -> Offer {
+    match (target.resource.is_custom(), method == Method::GET && target.name.is_none()) {
+        (true, _) => Offer::Custom,
+        (false, true) => Offer::Builtin(Count::Many),
+        (false, false) => Offer::Builtin(Count::One),
+    }
+}
+
+/// 405; custom resources say it in other words for their subresources.
+fn not_allowed(method: &Method, target: &Target) -> Status {
+    let verb = match *method {
+        Method::POST => "create",
+        Method::DELETE => "delete",
+        _ => return Status::method_not_allowed(),
+    };
+    if target.part == Part::Whole || !target.resource.is_custom() {
+        return Status::method_not_allowed();
+    }
+    let id = &target.resource.id;
+    let message = format!("{verb} is not supported on resources of kind \"{id}\"");
+    Status::failure(405, "MethodNotAllowed", message).about(id, "")
+}
+
+/// Does work that may take long where nobody else waits for it: threads share the processors fairly, tasks do not.
+async fn apart_if<T>(long: bool, work: impl Future<Output = T>) -> T {
+    let runtime = Handle::current();
+    if long && runtime.runtime_flavor() == RuntimeFlavor::MultiThread {
+        return tokio::task::block_in_place(|| runtime.block_on(work));
+    }
+    work.await
+}
+
+async fn read_body<B>(body: B) -> Result<Bytes, Status>
+where
+    B: http_body::Body<Data: Send> + Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let Ok(read) = tokio::time::timeout(BODY_TIME, Limited::new(body, BODY_LIMIT).collect()).await else {
+        let message = format!("Timeout: the request body did not arrive within {} seconds", BODY_TIME.as_secs());
+        return Err(Status::failure(504, "Timeout", message));
+    };
+    match read {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Status::too_large(BODY_LIMIT)),
+        Err(error) => Err(Status::bad_request(format!("cannot read the request body: {error}"))),
+    }
+}
+
+fn version() -> Value {
+    let (major, minor, git) = VERSION;
+    json!({
+        "major": major, "minor": minor, "gitVersion": format!("{git}+concert"), "gitCommit": "", "gitTreeState": "",
+        "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc", "platform": "linux/amd64",
+    })
+}

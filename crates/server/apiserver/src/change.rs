@@ -1,0 +1,164 @@
+//! How an object is to be changed, and whether it is the one that the client has seen.
+
+use concert_api::{Details, Status, decode, meta};
+use http::HeaderMap;
+use serde_json::Value;
+
+use crate::beside::Stored;
+use crate::body::{Media, content_type, unsupported_media};
+use crate::delete::json_type;
+use crate::incoming::{self, Incoming};
+use crate::kinds;
+use crate::rules;
+use crate::scale;
+use crate::target::{Part, Query, Target};
+
+const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+
+/// How an object is changed.
+pub(crate) enum Change {
+    /// The whole object, as sent.
+    Replace(Incoming),
+    /// RFC 6902.
+    JsonPatch(Value),
+    /// RFC 7386.
+    MergePatch(Value),
+}
+
+impl Change {
+    pub(crate) fn is_patch(&self) -> bool {
+        !matches!(self, Self::Replace(_))
+    }
+
+    /// Reads the object of a PUT, which must be the one the path names.
+    pub(crate) fn replace(target: &Target, query: &Query, media: Media, body: &[u8]) -> Result<Self, Status> {
+        let incoming = match target.part {
+            Part::Scale => scale::read(media, body, query.field_validation)?,
+            Part::Whole | Part::Status | Part::Finalize => incoming::read(target, media, body, query.field_validation)?,
+        };
+        rules::check_name(target, &incoming.value)?;
+        Ok(Self::Replace(incoming))
+    }
+
+    /// Reads a patch.
+    pub(crate) fn patch(target: &Target, query: &Query, headers: &HeaderMap, body: &[u8]) -> Result<Self, Status> {
+        let patch = || {
+            query.refuse_force()?;
+            decode(body).map(|decoded| decoded.value).map_err(|_| Status::bad_request("invalid JSON patch"))
+        };
+        let wrong = |found: &Value, wanted: &str| {
+            let found = json_type(found);
+            Status::bad_request(format!(
+                "error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"
+            ))
+        };
+        match content_type(headers) {
+            "application/json-patch+json" => match patch()? {
+                list @ Value::Array(_) => Ok(Self::JsonPatch(list)),
+                other => Err(wrong(&other, "[]handlers.jsonPatchOp")),
+            },
+            "application/merge-patch+json" => match patch()? {
+                object @ Value::Object(_) => Ok(Self::MergePatch(object)),
+                Value::Null => Err(Status::bad_request("Invalid JSON Patch")),
+                other => Err(wrong(&other, "map[string]interface {}")),
+            },
+            "application/strategic-merge-patch+json" | "application/apply-patch+yaml" => {
+                Err(unsupported_media(PATCH_TYPES))
+            }
+            _ if target.resource.is_custom() => Err(unsupported_media(PATCH_TYPES)),
+            _ => {
+                Err(Status::failure(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+                    .with(Details::default()))
+            }
+        }
+    }
+
+    /// The object as the client wants it.
+    pub(crate) fn applied(&self, target: &Target, query: &Query, old: &Value) -> Result<Incoming, Status> {
+        let scaled = target.part == Part::Scale;
+        let mut value = if scaled { scale::before(target, old)? } else { old.clone() };
+        match self {
+            Self::Replace(sent) if scaled => {
+                let value = scale::applied(target, &sent.value, old)?;
+                return Ok(Incoming { value, warnings: sent.warnings.clone() });
+            }
+            Self::Replace(sent) => return Ok(sent.clone()),
+            Self::MergePatch(patch) => concert_merge::merge_patch(&mut value, patch),
+            Self::JsonPatch(patch) => {
+                concert_merge::json_patch(&mut value, patch).map_err(|error| patch_failure(&error))?
+            }
+        }
+        if scaled {
+            let value = scale::applied(target, &value, old)?;
+            return Ok(Incoming { value, warnings: Vec::new() });
+        }
+        if !value.is_object() {
+            return Err(Status::bad_request("the patch does not leave an object"));
+        }
+        incoming::patched(target, value, query.field_validation)
+    }
+}
+
+fn patch_failure(error: &concert_merge::PatchError) -> Status {
+    let reason = match error.code() {
+        422 => "Invalid",
+        413 => "RequestEntityTooLarge",
+        _ => "BadRequest",
+    };
+    let status = Status::failure(error.code(), reason, error.public_message());
+    if error.code() == 422 { status.with(concert_api::Details::default()) } else { status }
+}
+
+/// Compares the version the client has seen; gives whether it named one.
+pub(crate) fn check_revision(target: &Target, sent: &Value, entry: &Stored, change: &Change) -> Result<bool, Status> {
+    let name = meta::text(sent, "name");
+    let seen = meta::text(sent, "resourceVersion");
+    let nothing_seen = seen.is_empty() || seen == "0";
+    if nothing_seen && target.part != Part::Scale {
+        let unconditional = target.resource.builtin.is_some_and(|builtin| builtin.unconditional_update);
+        if unconditional {
+            return Ok(false);
+        }
+        let error = concert_api::FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+        let id = &target.resource.id;
+        let plural = concert_api::Gvk::new(id.group.as_ref(), "", id.resource.as_ref());
+        let mut status = Status::invalid(&plural, name, &[error]);
+        // The real server names the resource here, not the kind.
+        status.message = status.message.replacen(&format!("{}.{}", id.resource, id.group), &id.to_string(), 1);
+        return Err(status);
+    }
+    if seen.parse::<u64>().is_err() && !seen.is_empty() {
+        let message = format!("strconv.ParseUint: parsing {seen:?}: invalid syntax");
+        return Err(Status::failure(500, "", message));
+    }
+    if !seen.is_empty() && seen != entry.revision.to_string() {
+        return Err(Status::conflict(&target.resource.id, name));
+    }
+    let in_patch = match change {
+        Change::MergePatch(patch) => patch["metadata"]["resourceVersion"].is_string(),
+        Change::JsonPatch(patch) => patch.to_string().contains("/metadata/resourceVersion"),
+        Change::Replace(sent) => !meta::text(&sent.value, "resourceVersion").is_empty(),
+    };
+    Ok(in_patch)
+}
+
+/// A replaced object must be the same one; a patch that changes the uid breaks a rule instead.
+pub(crate) fn check_uid(target: &Target, sent: &Value, old: &Value, change: &Change) -> Result<(), Status> {
+    let (sent_uid, uid) = (meta::text(sent, "uid"), meta::text(old, "uid"));
+    if change.is_patch() || sent_uid.is_empty() || sent_uid == uid {
+        return Ok(());
+    }
+    // The real server shows the place in its own store.
+    let id = &target.resource.id;
+    let group = if target.resource.is_custom() || id == &kinds::definitions() {
+        format!("{}/", id.group)
+    } else {
+        String::new()
+    };
+    let namespace = target.namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    let place = format!("/registry/{group}{}/{namespace}{}", id.resource, meta::text(old, "name"));
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {sent_uid}, UID in object meta: {uid}"
+    );
+    Err(Status::conflict_because(&target.resource.id, meta::text(old, "name"), &why))
+}
