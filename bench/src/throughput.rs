@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::api::Api;
+use crate::usage::Usage;
 
 /// Objects that lists return.
 pub const LISTED: usize = 5_000;
@@ -68,6 +69,9 @@ pub struct Rate {
     pub median_ms: f64,
     /// 99 of 100 answers took no longer, in milliseconds.
     pub p99_ms: f64,
+    /// What an answer took of the server's processors, in microseconds: the load shares them, so that its own cost hides a
+    /// part of the difference between two servers.
+    pub cpu_us: f64,
 }
 
 /// A server under load.
@@ -106,11 +110,12 @@ impl Target {
         Ok(target)
     }
 
-    /// Runs a workload with the first `clients` clients for some time.
+    /// Runs a workload with the first `clients` clients for some time. `server` is the server's process.
     ///
     /// # Errors
     /// The server refuses or goes away.
-    pub async fn run(&self, workload: Workload, clients: usize, time: Duration) -> Result<Rate> {
+    pub async fn run(&self, workload: Workload, clients: usize, time: Duration, server: u32) -> Result<Rate> {
+        let before = Usage::of(server)?;
         let begin = Instant::now();
         let each = self.clients.iter().take(clients).enumerate();
         let times = try_join_all(each.map(|(client, api)| {
@@ -120,18 +125,19 @@ impl Target {
         }))
         .await?;
         let took = begin.elapsed().as_secs_f64();
-        let mut times = times.concat();
-        times.sort_unstable();
-        let at = |share: usize| times.get(times.len() * share / 100).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3);
+        let times = times.concat();
         let count = f64::from(u32::try_from(times.len())?);
-        Ok(Rate { per_second: count / took, median_ms: at(50), p99_ms: at(99) })
+        let cpu_us = used_us(before, server)? / count;
+        let (median_ms, p99_ms) = middle_and_tail(times);
+        Ok(Rate { per_second: count / took, median_ms, p99_ms, cpu_us })
     }
 
-    /// [`WATCHERS`] watch one object while it changes; deliveries in a second, over all watchers.
+    /// [`WATCHERS`] watch one object while it changes; deliveries in a second, over all watchers. The times are those of the
+    /// writer.
     ///
     /// # Errors
     /// The server refuses or goes away.
-    pub async fn fan_out(&self, kubeconfig: &std::path::Path) -> Result<f64> {
+    pub async fn fan_out(&self, kubeconfig: &std::path::Path, server: u32) -> Result<Rate> {
         let connections =
             try_join_all((0..WATCHERS / WATCHES_PER_CONNECTION).map(|_| Api::connect(kubeconfig))).await?;
         let path = "/api/v1/namespaces/written/configmaps?watch=true&fieldSelector=metadata.name%3Down-0";
@@ -147,19 +153,38 @@ impl Target {
                 anyhow::Ok(())
             }));
         }
-        let begin = Instant::now();
+        let (before, begin) = (Usage::of(server)?, Instant::now());
+        let mut times = Vec::new();
         for change in 0..CHANGES {
+            let sent = Instant::now();
             self.patch(0, u64::try_from(change)?).await?;
+            times.push(sent.elapsed());
         }
         for watch in watches {
             watch.await??;
         }
-        Ok(f64::from(u32::try_from(WATCHERS * CHANGES)?) / begin.elapsed().as_secs_f64())
+        let took = begin.elapsed().as_secs_f64();
+        let count = f64::from(u32::try_from(WATCHERS * CHANGES)?);
+        let cpu_us = used_us(before, server)? / count;
+        let (median_ms, p99_ms) = middle_and_tail(times);
+        Ok(Rate { per_second: count / took, median_ms, p99_ms, cpu_us })
     }
 
     async fn patch(&self, client: usize, number: u64) -> Result<Bytes> {
         self.clients[client].call(Method::PATCH, &own(client), patch(&format!("change-{number}"))).await
     }
+}
+
+/// The time that half of them, and that 99 of 100, do not exceed, in milliseconds.
+fn middle_and_tail(mut times: Vec<Duration>) -> (f64, f64) {
+    times.sort_unstable();
+    let at = |share: usize| times.get(times.len() * share / 100).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3);
+    (at(50), at(99))
+}
+
+/// What a process has used since then, in microseconds.
+fn used_us(before: Usage, process: u32) -> Result<f64> {
+    Ok((Usage::of(process)?.cpu - before.cpu).as_secs_f64() * 1e6)
 }
 
 /// Sends one request after the other until the end; how long each took.

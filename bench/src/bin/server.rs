@@ -51,8 +51,10 @@ struct Line {
     unit: &'static str,
     /// More is better, unless the unit is one of cost.
     ratio: Option<f64>,
-    /// Of each server, where it was measured: median and 99 of 100, in milliseconds.
-    latencies: Vec<Rate>,
+    /// Theirs to ours, of the processor time that one takes.
+    cpu_ratio: Option<f64>,
+    /// Of each server, where it was measured.
+    rates: Vec<Rate>,
 }
 
 struct Running {
@@ -117,44 +119,54 @@ async fn start(server: Server, args: &Args) -> Result<Running> {
     Ok(Running { server, plane, target, ready_ms, idle_mib })
 }
 
+impl Running {
+    fn pid(&self) -> Result<u32> {
+        self.plane.pid().context("the server has ended")
+    }
+}
+
 fn memory(plane: &ControlPlane) -> Result<f64> {
     let pid = plane.pid().context("the server has ended")?;
     Ok(f64::from(u32::try_from(Usage::of(pid)?.memory / 1024)?) / 1024.0)
 }
 
 async fn compare(running: &[Running], workload: Workload, clients: usize, args: &Args) -> Result<Line> {
-    let mut rates: Vec<Vec<Rate>> = running.iter().map(|_| Vec::new()).collect();
+    let time = Duration::from_secs(args.seconds);
+    let run = async |running: &Running| running.target.run(workload, clients, time, running.pid()?).await;
+    in_turns(workload.name(), clients, running, args, run).await
+}
+
+async fn fan_out(running: &[Running], args: &Args) -> Result<Line> {
+    let run = async |running: &Running| running.target.fan_out(&running.plane.kubeconfig(), running.pid()?).await;
+    in_turns("watch events delivered", WATCHERS, running, args, run).await
+}
+
+/// Runs something on all servers in turns; the medians.
+async fn in_turns(
+    what: &str,
+    clients: usize,
+    running: &[Running],
+    args: &Args,
+    run: impl AsyncFn(&Running) -> Result<Rate>,
+) -> Result<Line> {
+    let mut seen: Vec<Vec<Rate>> = running.iter().map(|_| Vec::new()).collect();
     for _ in 0..args.runs {
-        for (seen, running) in rates.iter_mut().zip(running) {
-            let rate = running.target.run(workload, clients, Duration::from_secs(args.seconds)).await?;
-            eprintln!("{} {} x{clients}: {:.0}/s", running.server.name(), workload.name(), rate.per_second);
+        for (seen, running) in seen.iter_mut().zip(running) {
+            let rate = run(running).await?;
+            eprintln!("{} {what} x{clients}: {:.0}/s", running.server.name(), rate.per_second);
             seen.push(rate);
         }
     }
     let middle = |rates: &[Rate], of: fn(&Rate) -> f64| median(rates.iter().map(of).collect());
-    let latencies: Vec<Rate> = rates
-        .iter()
-        .map(|rates| Rate {
-            per_second: middle(rates, |rate| rate.per_second),
-            median_ms: middle(rates, |rate| rate.median_ms),
-            p99_ms: middle(rates, |rate| rate.p99_ms),
-        })
-        .collect();
-    let per_second = latencies.iter().map(|rate| rate.per_second).collect();
-    Ok(line(workload.name().to_owned(), clients, "/s", per_second, latencies))
-}
-
-async fn fan_out(running: &[Running], args: &Args) -> Result<Line> {
-    let mut rates: Vec<Vec<f64>> = running.iter().map(|_| Vec::new()).collect();
-    for _ in 0..args.runs {
-        for (seen, running) in rates.iter_mut().zip(running) {
-            let rate = running.target.fan_out(&running.plane.kubeconfig()).await?;
-            eprintln!("{} watch fan-out: {rate:.0} deliveries/s", running.server.name());
-            seen.push(rate);
-        }
-    }
-    let medians = rates.into_iter().map(median).collect();
-    Ok(line("watch events delivered".to_owned(), WATCHERS, "/s", medians, Vec::new()))
+    let middles = seen.iter().map(|rates| Rate {
+        per_second: middle(rates, |rate| rate.per_second),
+        median_ms: middle(rates, |rate| rate.median_ms),
+        p99_ms: middle(rates, |rate| rate.p99_ms),
+        cpu_us: middle(rates, |rate| rate.cpu_us),
+    });
+    let rates: Vec<Rate> = middles.collect();
+    let per_second = rates.iter().map(|rate| rate.per_second).collect();
+    Ok(line(what.to_owned(), clients, "/s", per_second, rates))
 }
 
 fn cost(what: &str, unit: &'static str, running: &[Running], of: fn(&Running) -> Result<f64>) -> Result<Line> {
@@ -162,24 +174,30 @@ fn cost(what: &str, unit: &'static str, running: &[Running], of: fn(&Running) ->
     Ok(line(what.to_owned(), 0, unit, values, Vec::new()))
 }
 
-fn line(what: String, clients: usize, unit: &'static str, values: Vec<f64>, latencies: Vec<Rate>) -> Line {
+fn line(what: String, clients: usize, unit: &'static str, values: Vec<f64>, rates: Vec<Rate>) -> Line {
     let (embedded, reference) = (values.first().copied(), values.get(1).copied());
     let ratio = embedded.zip(reference).map(|(ours, theirs)| ours / theirs);
-    Line { what, clients, embedded, reference, unit, ratio, latencies }
+    let cpu_ratio = rates.first().zip(rates.get(1)).map(|(ours, theirs)| theirs.cpu_us / ours.cpu_us);
+    Line { what, clients, embedded, reference, unit, ratio, cpu_ratio, rates }
 }
 
 fn table(lines: &[Line], sync: Duration) -> Result<String> {
     let mut out = String::new();
     writeln!(out, "fsync of 512 bytes on this disk: {} µs", sync.as_micros())?;
-    writeln!(out, "{:<26}{:>8}{:>12}{:>12}{:>9}   p50/p99 ms", "", "clients", "embedded", "reference", "ratio")?;
+    writeln!(
+        out,
+        "{:<30}{:>8}{:>12}{:>12}{:>9}{:>11}   p50/p99 ms, CPU µs",
+        "", "clients", "embedded", "reference", "ratio", "CPU ratio"
+    )?;
     let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
     for line in lines {
         let clients = if line.clients == 0 { String::new() } else { line.clients.to_string() };
-        let latencies: Vec<String> =
-            line.latencies.iter().map(|rate| format!("{:.2}/{:.2}", rate.median_ms, rate.p99_ms)).collect();
-        let (ours, theirs, ratio) = (number(line.embedded), number(line.reference), number(line.ratio));
+        let one = |rate: &Rate| format!("{:.2}/{:.2}, {:.0}", rate.median_ms, rate.p99_ms, rate.cpu_us);
+        let rates: Vec<String> = line.rates.iter().map(one).collect();
+        let (ours, theirs) = (number(line.embedded), number(line.reference));
+        let (ratio, cpu) = (number(line.ratio), number(line.cpu_ratio));
         let what = format!("{} [{}]", line.what, line.unit);
-        writeln!(out, "{what:<26}{clients:>8}{ours:>12}{theirs:>12}{ratio:>9}   {}", latencies.join("  "))?;
+        writeln!(out, "{what:<30}{clients:>8}{ours:>12}{theirs:>12}{ratio:>9}{cpu:>11}   {}", rates.join("  "))?;
     }
     Ok(out)
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{FieldError, GroupResource, Gvk};
+use crate::{FieldError, GroupResource, Gvk, quoted};
 
 /// One cause of a failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,7 +83,7 @@ impl Status {
     /// 404: no such object.
     #[must_use]
     pub fn not_found(resource: &GroupResource, name: &str) -> Self {
-        Self::failure(404, "NotFound", format!("{resource} {name:?} not found")).about(resource, name)
+        Self::failure(404, "NotFound", format!("{resource} {} not found", quoted(name))).about(resource, name)
     }
 
     /// 409: an object of that name exists.

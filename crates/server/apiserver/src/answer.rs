@@ -27,7 +27,7 @@ use crate::read::Page;
 use crate::read::pieces::Writer;
 use crate::respond::{self, Body, Count, Form, Offer};
 use crate::scale;
-use crate::target::{Part, Query, Route, Target, route};
+use crate::target::{Part, Query, Route, Target, plain, route};
 use crate::write::Written;
 
 /// Larger request bodies are refused, as by the real server.
@@ -70,7 +70,9 @@ impl Server {
         B: http_body::Body<Data: Send> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let Some(route) = route(parts.uri.path()) else { return respond::nowhere() };
+        let uri = parts.uri.clone();
+        let Some(path) = plain(uri.path()) else { return respond::text(400, "400 Bad Request") };
+        let Some(route) = route(&path) else { return respond::nowhere() };
         match route {
             Route::Version => respond::json(200, &version()),
             Route::OpenApiV2 => openapi::version_two(&parts.headers),
@@ -270,7 +272,8 @@ impl Server {
             Form::Object | Form::AggregatedDiscovery(_) => written.object,
             Form::Table(version) => {
                 let object: Value = serde_json::from_slice(&written.object).map_err(Status::internal)?;
-                let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+                let revision = object["metadata"].get("resourceVersion");
+                let metadata = revision.map_or(json!({}), |revision| json!({"resourceVersion": revision}));
                 let table = crate::table::table(target, query, version, &object, &metadata, self.now())?;
                 table.to_string().into()
             }
@@ -328,7 +331,8 @@ fn not_allowed(method: &Method, target: &Target) -> Status {
     Status::failure(405, "MethodNotAllowed", message).about(id, "")
 }
 
-/// Does work that may take long where nobody else waits for it: threads share the processors fairly, tasks do not.
+/// Does work that may take long where nobody else waits for it: threads share the processors fairly, tasks do not. (Tokio
+/// has no way to ask, so within a `LocalSet` on a runtime of many threads this panics: give the server a task of its own.)
 async fn apart_if<T>(long: bool, work: impl Future<Output = T>) -> T {
     let runtime = Handle::current();
     if long && runtime.runtime_flavor() == RuntimeFlavor::MultiThread {

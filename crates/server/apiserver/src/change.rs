@@ -2,7 +2,7 @@
 
 use concert_api::{Details, Status, decode, meta};
 use http::HeaderMap;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::beside::Stored;
 use crate::body::{Media, content_type, unsupported_media};
@@ -70,6 +70,21 @@ impl Change {
                 Err(Status::failure(415, "UnsupportedMediaType", "415: Unsupported Media Type")
                     .with(Details::default()))
             }
+        }
+    }
+
+    /// The object to create where there is none yet: some built-in kinds are created by a PUT. It stands for no revision.
+    pub(crate) fn created(&self, target: &Target) -> Result<Option<Incoming>, Status> {
+        let by_put = target.resource.builtin.is_some_and(|builtin| builtin.create_on_update);
+        match self {
+            Self::Replace(sent) if by_put && target.part == Part::Whole => {
+                let mut sent = sent.clone();
+                let nothing = json!({"metadata": {"name": target.name}});
+                check_uid(target, &sent.value, &nothing, self)?;
+                meta::of(&mut sent.value).remove("resourceVersion");
+                Ok(Some(sent))
+            }
+            Self::Replace(_) | Self::JsonPatch(_) | Self::MergePatch(_) => Ok(None),
         }
     }
 

@@ -43,8 +43,8 @@ pub(crate) struct Path<'a> {
     pub(crate) group: &'a str,
     pub(crate) version: &'a str,
     pub(crate) resource: &'a str,
-    pub(crate) namespace: Option<Cow<'a, str>>,
-    pub(crate) name: Option<Cow<'a, str>>,
+    pub(crate) namespace: Option<&'a str>,
+    pub(crate) name: Option<&'a str>,
     pub(crate) subresource: Option<&'a str>,
     /// The path says that it is watched, as was the way once.
     pub(crate) watched: bool,
@@ -57,23 +57,23 @@ impl Path<'_> {
     pub(crate) fn token_of(&self) -> Option<ObjectKey> {
         let is_token = (self.group, self.version, self.resource) == ("", "v1", "serviceaccounts")
             && self.subresource == Some("token");
-        let (namespace, name) = (self.namespace.as_deref()?, self.name.as_deref()?);
+        let (namespace, name) = (self.namespace?, self.name?);
         is_token.then(|| ObjectKey::new(namespace, name))
     }
 }
 
-/// Reads a path; `None` leads nowhere.
+/// Reads a path without escapes (see [`plain`]); `None` leads nowhere. Slashes at its end do not count.
 pub(crate) fn route(path: &str) -> Option<Route<'_>> {
-    let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let relative = path.strip_prefix('/').filter(|rest| !rest.starts_with('/'))?;
+    let segments: Vec<&str> = relative.trim_end_matches('/').split('/').collect();
     match segments.as_slice() {
         ["version"] => Some(Route::Version),
         ["concert", "backup"] => Some(Route::Backup),
         ["healthz" | "livez" | "readyz", ..] => Some(Route::Health),
         ["openapi", "v2"] => Some(Route::OpenApiV2),
         ["openapi", "v3"] => Some(Route::OpenApi(None)),
-        ["openapi", "v3", ..] => {
-            path.trim_start_matches('/').strip_prefix("openapi/v3/").map(|rest| Route::OpenApi(Some(rest)))
-        }
+        ["openapi", "v3", ..] => relative.strip_prefix("openapi/v3/").map(|rest| Route::OpenApi(Some(rest))),
+        ["api"] | ["api", _] | ["apis"] | ["apis", _] | ["apis", _, _] if path.ends_with("//") => None,
         ["api"] | ["api", _] | ["apis"] | ["apis", _] | ["apis", _, _] => Some(Route::Discovery(segments)),
         ["api", version, "watch", rest @ ..] if !rest.is_empty() => {
             watched_path("", version, rest).map(Route::Resource)
@@ -99,48 +99,42 @@ fn resource_path<'a>(group: &'a str, version: &'a str, rest: &[&'a str]) -> Opti
     let deeper = |path: Path<'a>| Path { deeper: true, ..path };
     match *rest {
         // A namespace itself, or one of its own subresources.
-        ["namespaces", name] if group.is_empty() => path("namespaces", None, Some(decoded(name)?), None),
+        ["namespaces", name] if group.is_empty() => path("namespaces", None, Some(name), None),
         ["namespaces", name, sub @ ("status" | "finalize")] if group.is_empty() => {
-            path("namespaces", None, Some(decoded(name)?), Some(sub))
+            path("namespaces", None, Some(name), Some(sub))
         }
-        ["namespaces", namespace, resource] => path(resource, Some(decoded(namespace)?), None, None),
-        ["namespaces", namespace, resource, name] => {
-            path(resource, Some(decoded(namespace)?), Some(decoded(name)?), None)
-        }
-        ["namespaces", namespace, resource, name, sub] => {
-            path(resource, Some(decoded(namespace)?), Some(decoded(name)?), Some(sub))
-        }
+        ["namespaces", "", resource] => path(resource, None, None, None),
+        ["namespaces", namespace, resource] => path(resource, Some(namespace), None, None),
+        ["namespaces", namespace, resource, name] => path(resource, Some(namespace), Some(name), None),
+        ["namespaces", namespace, resource, name, sub] => path(resource, Some(namespace), Some(name), Some(sub)),
         ["namespaces", _, _, _, _, ..] => resource_path(group, version, &rest[..5]).map(deeper),
         [resource] => path(resource, None, None, None),
-        [resource, name] => path(resource, None, Some(decoded(name)?), None),
-        [resource, name, sub] => path(resource, None, Some(decoded(name)?), Some(sub)),
+        [resource, name] => path(resource, None, Some(name), None),
+        [resource, name, sub] => path(resource, None, Some(name), Some(sub)),
         [_, _, _, ..] => resource_path(group, version, &rest[..3]).map(deeper),
         [] => None,
     }
 }
 
-/// A path segment without its percent escapes; `None` if what they mean is no text or could be mistaken for a path.
-fn decoded(segment: &str) -> Option<Cow<'_, str>> {
-    if segment.is_empty() {
-        return None;
+/// A path without its percent escapes: what they mean counts, even a slash. `None` if they mean nothing, or no text.
+pub(crate) fn plain(path: &str) -> Option<Cow<'_, str>> {
+    if !path.contains('%') {
+        return Some(Cow::Borrowed(path));
     }
-    if !segment.contains('%') {
-        return Some(Cow::Borrowed(segment));
-    }
-    let mut bytes = Vec::with_capacity(segment.len());
-    let mut rest = segment.as_bytes();
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
     while let Some((first, tail)) = rest.split_first() {
         if *first == b'%' {
             let (hex, tail) = tail.split_at_checked(2)?;
-            bytes.push(u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()?);
+            let digits = hex.iter().all(u8::is_ascii_hexdigit).then(|| std::str::from_utf8(hex).ok())??;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
             rest = tail;
         } else {
             bytes.push(*first);
             rest = tail;
         }
     }
-    let text = String::from_utf8(bytes).ok()?;
-    (!text.contains(['/', '\0'])).then_some(Cow::Owned(text))
+    String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
 /// A path that leads to a resource we have.
@@ -169,6 +163,9 @@ pub(crate) enum Part {
 impl Target {
     /// Finds the resource; `None` leads nowhere. What stands behind a subresource is not looked at for custom resources.
     pub(crate) fn find(kinds: &Kinds, path: &Path<'_>) -> Option<Self> {
+        if path.name == Some("") || path.namespace.is_some_and(|namespace| namespace.contains('\0')) {
+            return None;
+        }
         let resource = kinds.get(path.group, path.resource).filter(|one| !path.deeper || one.is_custom())?;
         let named = |version: &Version| version.served && version.gvk.version == path.version;
         let version = resource.versions.iter().position(named)?;
@@ -187,8 +184,8 @@ impl Target {
         scope_fits.then(|| Self {
             resource: Arc::clone(resource),
             version,
-            namespace: path.namespace.as_deref().map(str::to_owned),
-            name: path.name.as_deref().map(str::to_owned),
+            namespace: path.namespace.map(str::to_owned),
+            name: path.name.map(str::to_owned),
             part,
         })
     }
@@ -225,7 +222,12 @@ impl Target {
         let name = self.name.as_deref().unwrap_or_default();
         let faults = names::path_segment_faults(name);
         if faults.is_empty() {
-            return Ok(self.key(name));
+            return match self.namespace.as_deref() {
+                Some("") => Err(Status::bad_request("Namespace parameter required.")),
+                // What has no place in a key is nowhere.
+                _ if name.contains('\0') => Err(Status::not_found(&self.resource.id, name)),
+                _ => Ok(self.key(name)),
+            };
         }
         Err(Status::bad_request(format!("Name parameter invalid: {}: {}", quoted(name), faults.join(";"))))
     }
@@ -409,7 +411,7 @@ mod tests {
     use super::*;
 
     fn shown(path: &str) -> String {
-        match route(path) {
+        match plain(path).as_deref().and_then(route) {
             Some(Route::Resource(path)) => format!(
                 "{}/{}/{} {:?} {:?} {:?}",
                 path.group, path.version, path.resource, path.namespace, path.name, path.subresource
@@ -433,9 +435,16 @@ mod tests {
             ("/api/v1/watch/namespaces/a/secrets/b", "/v1/secrets Some(\"a\") Some(\"b\") None"),
             ("/api/v1/watch/namespaces/a/status", "nowhere"),
             ("/apis/g/v1/watch/files", "g/v1/files None None None"),
-            ("/apis/g/v1/files/a%2Fb", "nowhere"),
-            ("/apis/g/v1/files/%00", "nowhere"),
+            ("/apis/g/v1/files/a%2Fb", "g/v1/files None Some(\"a\") Some(\"b\")"),
+            ("/apis/g/v1/files%2Fa/", "g/v1/files None Some(\"a\") None"),
             ("/apis/g/v1/files/%zz", "nowhere"),
+            ("/apis/g/v1/files/%+1", "nowhere"),
+            ("/apis/g/v1/files/%ff", "nowhere"),
+            ("/api/v1/namespaces//configmaps", "/v1/configmaps None None None"),
+            ("/api/v1/namespaces/a//configmaps", "/v1/ Some(\"a\") Some(\"configmaps\") None"),
+            ("//api", "nowhere"),
+            ("/apis//", "nowhere"),
+            ("/api/", "Discovery([\"api\"])"),
             ("/apis/g/v1/namespaces/n/files/a/status/x", "g/v1/files Some(\"n\") Some(\"a\") Some(\"status\")"),
             ("/apis/g/v1/files/a/b/c/d", "g/v1/files None Some(\"a\") Some(\"b\")"),
             ("/readyz/ping", "Health"),

@@ -45,7 +45,13 @@ impl Server {
         media: Media,
         body: &[u8],
     ) -> Result<Written, Status> {
-        let Incoming { value: mut sent, mut warnings } = incoming::read(target, media, body, query.field_validation)?;
+        let sent = incoming::read(target, media, body, query.field_validation)?;
+        self.create_sent(target, query, sent).await
+    }
+
+    /// Creates an object that was read.
+    async fn create_sent(&self, target: &Target, query: &Query, sent: Incoming) -> Result<Written, Status> {
+        let Incoming { value: mut sent, mut warnings } = sent;
         warnings.extend(owners::deduplicate(&mut sent, Stage::Sent));
         self.check_escalation(target, query, &sent, None)?;
         for attempt in 1.. {
@@ -124,7 +130,10 @@ impl Server {
         for _ in 0..WRITE_TRIES {
             let snapshot = self.store().snapshot();
             let Some(entry) = snapshot.get(&key) else {
-                return Err(Status::not_found(&target.resource.id, &name));
+                return match change.created(target)? {
+                    Some(sent) => self.create_sent(target, query, sent).await,
+                    None => Err(Status::not_found(&target.resource.id, &name)),
+                };
             };
             let old = encode::tree(&target.resource, target.version(), entry)?;
             let update = self.prepare_updated(target, query, change, entry, &old).await?;

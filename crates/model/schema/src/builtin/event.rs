@@ -1,6 +1,6 @@
 //! Events: one object, two faces.
 
-use concert_api::{FieldError, FieldErrors, Gvk, Time, names};
+use concert_api::{Fault, FieldError, FieldErrors, Gvk, Time, names, quoted};
 use serde_json::{Value, json};
 
 use crate::Column;
@@ -66,28 +66,91 @@ fn fill(object: &mut Value, empty: Value) {
 
 pub(super) fn check_core(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut errors = check_namespace(object, "involvedObject");
-    if !object["eventTime"].is_null() {
-        check_new_style(object, old, "reportingComponent", "message", &mut errors);
+    if old.is_none() && !object["eventTime"].is_null() {
+        check_new_style(object, "reportingComponent", "message", &mut errors);
     }
     errors
 }
 
 pub(super) fn check_events(object: &Value, old: Option<&Value>) -> FieldErrors {
+    if let Some(old) = old {
+        return check_changed(object, old);
+    }
     let mut errors = check_namespace(object, "regarding");
     if object["eventTime"].is_null() {
         errors.push(FieldError::required("eventTime", ""));
     } else {
-        check_new_style(object, old, "reportingController", "note", &mut errors);
+        check_new_style(object, "reportingController", "note", &mut errors);
     }
     check_series(&object["series"], &mut errors);
     let kind = object["type"].as_str().unwrap_or_default();
     if !matches!(kind, "Normal" | "Warning") {
         errors.push(FieldError::invalid("type", "", format!("has invalid value: {kind}")));
     }
-    if old.is_none() && object["deprecatedCount"].as_i64().is_some_and(|count| count != 0) {
+    if object["deprecatedCount"].as_i64().is_some_and(|count| count != 0) {
         errors.push(FieldError::invalid("count", "", "needs to be unset"));
     }
     errors
+}
+
+/// What may not change once an event is told by the newer face, under its inner names.
+const FIXED: [(&str, &str); 13] = [
+    ("regarding", "involvedObject"),
+    ("reason", "reason"),
+    ("note", "message"),
+    ("deprecatedSource", "source"),
+    ("deprecatedFirstTimestamp", "firstTimestamp"),
+    ("deprecatedLastTimestamp", "lastTimestamp"),
+    ("deprecatedCount", "count"),
+    ("type", "type"),
+    ("eventTime", "eventTime"),
+    ("action", "action"),
+    ("related", "related"),
+    ("reportingController", "reportingController"),
+    ("reportingInstance", "reportingInstance"),
+];
+
+/// By the newer face only the series of an event goes on.
+fn check_changed(object: &Value, old: &Value) -> FieldErrors {
+    let mut errors = check_namespace(object, "regarding");
+    if !object["eventTime"].is_null() {
+        check_new_style(object, "reportingController", "note", &mut errors);
+    }
+    if object["series"] != old["series"] {
+        check_series(&object["series"], &mut errors);
+    }
+    for (name, inner) in FIXED {
+        let value = as_go_writes_it(name, &object[name]);
+        if value != as_go_writes_it(name, &old[name]) {
+            errors.push(FieldError::new(inner, Fault::InvalidShown(Some(value)), "field is immutable"));
+        }
+    }
+    errors
+}
+
+/// A member as Go writes it: with all that has a place in it, in the order of those places.
+fn as_go_writes_it(name: &str, value: &Value) -> String {
+    let members: &[(&str, &str)] = match name {
+        "related" if value.is_null() => return "null".to_owned(),
+        "regarding" | "related" => &[
+            ("Kind", "kind"),
+            ("Namespace", "namespace"),
+            ("Name", "name"),
+            ("UID", "uid"),
+            ("APIVersion", "apiVersion"),
+            ("ResourceVersion", "resourceVersion"),
+            ("FieldPath", "fieldPath"),
+        ],
+        "deprecatedSource" => &[("Component", "component"), ("Host", "host")],
+        "deprecatedCount" => return value.as_i64().unwrap_or_default().to_string(),
+        name if name.ends_with("Time") || name.ends_with("Timestamp") => return value.to_string(),
+        _ => return quoted(value.as_str().unwrap_or_default()),
+    };
+    let shown = |(outer, inner): &(&str, &str)| {
+        let text = Value::from(value[*inner].as_str().unwrap_or_default());
+        format!("\"{outer}\":{text}")
+    };
+    format!("{{{}}}", members.iter().map(shown).collect::<Vec<_>>().join(","))
 }
 
 /// A series is of two at least, the last of which was seen some time.
@@ -115,10 +178,7 @@ fn check_namespace(object: &Value, about: &str) -> FieldErrors {
     errors
 }
 
-fn check_new_style(object: &Value, old: Option<&Value>, controller: &str, note: &str, errors: &mut FieldErrors) {
-    if old.is_some() {
-        return;
-    }
+fn check_new_style(object: &Value, controller: &str, note: &str, errors: &mut FieldErrors) {
     let text = |name: &str| object[name].as_str().unwrap_or_default();
     if text(controller).is_empty() {
         errors.push(FieldError::required(controller, ""));

@@ -2,7 +2,7 @@
 
 use http::{Method, Uri};
 
-use crate::target::{Route, is_true, route};
+use crate::target::{Route, is_true, plain, route};
 
 /// What somebody wants to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +48,8 @@ impl Action {
 
     /// What a request wants.
     pub(crate) fn of(method: &Method, uri: &Uri) -> Self {
-        let path = match route(uri.path()) {
+        let plain = plain(uri.path()).unwrap_or_default();
+        let path = match route(&plain) {
             Some(Route::Resource(path)) => path,
             // Each of these has its policy here: rules of `nonResourceURLs`.
             Some(
@@ -60,12 +61,12 @@ impl Action {
                 | Route::Backup,
             )
             | None => {
-                let on = On::Path(uri.path().to_owned());
+                let on = On::Path(plain.into_owned());
                 return Self { verb: method.as_str().to_ascii_lowercase(), on };
             }
         };
         let options = Options::read(uri.query().unwrap_or_default());
-        let name = path.name.as_deref().unwrap_or_default().to_owned();
+        let name = path.name.unwrap_or_default().to_owned();
         let one = !name.is_empty();
         let verb = match *method {
             Method::POST => "create",
@@ -81,7 +82,7 @@ impl Action {
         let name = if one || !matches!(verb, "list" | "watch") { name } else { options.name };
         // A namespace is in itself.
         let is_namespace = path.group.is_empty() && path.resource == "namespaces";
-        let namespace = if is_namespace { name.clone() } else { path.namespace.unwrap_or_default().into_owned() };
+        let namespace = if is_namespace { name.clone() } else { path.namespace.unwrap_or_default().to_owned() };
         let named = Named {
             group: path.group.to_owned(),
             resource: path.resource.to_owned(),

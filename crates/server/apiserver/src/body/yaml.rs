@@ -9,7 +9,7 @@ use serde_json::{Map, Number, Value};
 use serde_saphyr::options::DuplicateKeyPolicy;
 use serde_saphyr::{Options, Spanned};
 
-/// Aliases count as often as they are used.
+/// Scalars, lists and maps; those that aliases stand for as often as they are used.
 const NODES_MAX: usize = 500_000;
 /// What the reader needs for all levels.
 const STACK: usize = 16 * 1024 * 1024;
@@ -35,7 +35,9 @@ fn read(body: &[u8]) -> Result<(Value, Vec<String>), String> {
     options.with_snippet = false;
     options.budget = serde_saphyr::budget! {
         max_depth: DEPTH_MAX, flow_nesting_limit: DEPTH_MAX + 1, max_nodes: NODES_MAX, max_events: 2 * NODES_MAX,
+        max_aliases: NODES_MAX, max_anchors: NODES_MAX, enforce_alias_anchor_ratio: false,
     };
+    options.alias_limits.max_total_replayed_events = 2 * NODES_MAX;
     let node: Node = serde_saphyr::from_str_with_options(first_document(text), options).map_err(|error| {
         let words = error.to_string();
         let says = |parts: &[&str]| parts.iter().any(|part| words.to_lowercase().contains(part));
@@ -261,6 +263,16 @@ mod tests {
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         assert!(decode(deep.as_bytes()).is_err());
         assert!(decode("- ".repeat(5_000).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn aliases_may_stand_for_so_much_and_no_more() {
+        // The list counts, too.
+        let text =
+            |times: usize| format!("a: &a [{}]\nb: [{}]\n", vec!["x"; 999].join(","), vec!["*a"; times].join(","));
+        let (value, _) = decode(text(498).as_bytes()).unwrap();
+        assert_eq!(value["b"].as_array().map(Vec::len), Some(498));
+        assert_eq!(decode(text(499).as_bytes()).unwrap_err(), "yaml: document contains excessive aliasing");
     }
 
     proptest! {

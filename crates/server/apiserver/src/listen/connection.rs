@@ -149,7 +149,7 @@ impl Visit {
         let version = parts.version;
         let request = http::Request::from_parts(parts, &mut body);
         let mut answer = answer(server, request, peer.as_ref(), Some(badge)).await;
-        if version < http::Version::HTTP_2 && !is_spent(&mut body, &answer, limits).await {
+        if version < http::Version::HTTP_2 && !is_spent(&mut body, answer.status(), limits).await {
             answer.headers_mut().insert(http::header::CONNECTION, http::HeaderValue::from_static("close"));
         }
         if answer.status() == http::StatusCode::PAYLOAD_TOO_LARGE
@@ -163,11 +163,11 @@ impl Visit {
 
 /// Whether nothing of a request's body is left to come, so that the next request can follow it. Of one that was refused
 /// before its body was read, the rest is passed over, if it is small and the peer is known.
-async fn is_spent(body: &mut Incoming, answer: &http::Response<Body>, limits: &ConnectionLimits) -> bool {
+async fn is_spent(body: &mut Incoming, status: http::StatusCode, limits: &ConnectionLimits) -> bool {
     if http_body::Body::is_end_stream(body) {
         return true;
     }
-    if answer.status() == http::StatusCode::UNAUTHORIZED {
+    if status == http::StatusCode::UNAUTHORIZED {
         return false;
     }
     let rest = async {
