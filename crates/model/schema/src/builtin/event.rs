@@ -112,8 +112,10 @@ const FIXED: [(&str, &str); 13] = [
 
 /// By the newer face only the series of an event goes on.
 fn check_changed(object: &Value, old: &Value) -> FieldErrors {
-    let mut errors = check_namespace(object, "regarding");
-    if !object["eventTime"].is_null() {
+    let mut errors = FieldErrors::new();
+    if object["eventTime"].is_null() {
+        errors.extend(check_namespace(object, "regarding"));
+    } else {
         check_new_style(object, "reportingController", "note", &mut errors);
     }
     if object["series"] != old["series"] {

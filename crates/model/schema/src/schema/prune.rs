@@ -1,5 +1,6 @@
 //! Removing what the schema does not know.
 
+use concert_api::Time;
 use serde_json::Value;
 
 use super::{Additional, Kind, Schema, member_path};
@@ -79,6 +80,17 @@ fn prune(schema: &Schema, value: &mut Value, resource: bool, path: &str, unknown
             let Some(schema) = &node.items else { return };
             for (index, item) in items.iter_mut().enumerate() {
                 prune(schema, item, schema.node().embedded, &format!("{path}[{index}]"), unknown);
+            }
+        }
+        Value::String(text) => {
+            let same = match node.go_type.as_str() {
+                "v1.Time" => text.parse().map(|time: Time| time.to_string()),
+                "v1.MicroTime" => text.parse().map(Time::with_micros),
+                _ => return,
+            };
+            // Go writes moments in UTC, as exactly as it keeps them.
+            if let Ok(same) = same {
+                *text = same;
             }
         }
         _ => {}
