@@ -24,7 +24,7 @@ pub const WATCHERS: usize = 500;
 /// How many watches share a connection; a server may allow no more than 100 streams.
 const WATCHES_PER_CONNECTION: usize = 50;
 /// How many changes each watcher sees.
-const CHANGES: usize = 40;
+const CHANGES: usize = 200;
 
 /// What the clients do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{ControlPlane, Exit, Process, Scratch, environment};
 
@@ -143,7 +143,7 @@ impl Actor {
 pub struct Reconciler {
     name: String,
     binary: String,
-    providers: Vec<(String, String)>,
+    providers: Vec<Value>,
     arguments: Vec<String>,
     election: bool,
     metrics: String,
@@ -183,7 +183,18 @@ impl Reconciler {
     #[must_use]
     pub fn provider(mut self, name: &str, server: &ControlPlane) -> Self {
         let socket = server.directory().join(format!("{name}.sock"));
-        self.providers.push((name.to_owned(), format!("unix:{}", socket.display())));
+        self.providers.push(json!({"name": name, "endpoint": format!("unix:{}", socket.display())}));
+        self
+    }
+
+    /// A kind of the last provider, beside those that it announces itself.
+    ///
+    /// # Panics
+    /// When there is no provider yet.
+    #[must_use]
+    pub fn resource_type(mut self, api_version: &str, kind: &str) -> Self {
+        let provider = self.providers.last_mut().expect("a provider comes first");
+        provider["resourceTypes"] = json!([{"apiVersion": api_version, "kind": kind}]);
         self
     }
 
@@ -223,9 +234,7 @@ impl Reconciler {
     #[track_caller]
     pub fn start(self, server: &ControlPlane) -> Actor {
         let config = server.directory().join(format!("{}.json", self.name));
-        let entry = |(name, endpoint): (String, String)| json!({"name": name, "endpoint": endpoint});
-        let providers: Vec<_> = self.providers.into_iter().map(entry).collect();
-        let text = json!({"providers": providers}).to_string();
+        let text = json!({"providers": self.providers}).to_string();
         fs::write(&config, text).unwrap_or_else(|error| panic!("cannot write {}: {error}", config.display()));
         let mut actor = Actor::new(&self.name, &self.binary, server.directory())
             .argument("--config")

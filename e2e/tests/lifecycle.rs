@@ -12,6 +12,8 @@ use concert_e2e::{
 const SOON: Duration = Duration::from_secs(30);
 /// Every object is looked at this often, give or take a tenth.
 const POLL: Duration = Duration::from_secs(2);
+/// What a pass and the look at its result may take on a busy machine.
+const SLACK: Duration = Duration::from_millis(1500);
 
 /// A control plane with two providers and a reconciler.
 struct Scene<'a> {
@@ -141,7 +143,7 @@ fn an_object_becomes_real_and_stays_so(server: &ControlPlane) {
     fs::write(&path, "by hand").expect("a writable file");
     let repaired = wait_for_content(&path, "two");
     println!("a change by hand was repaired after {repaired:.1?} (poll interval {POLL:?})");
-    assert!(repaired < POLL * 3, "repaired after {repaired:?}, with a poll interval of {POLL:?}");
+    assert!(repaired < POLL.mul_f64(1.1) + SLACK, "repaired after {repaired:?}, with a poll interval of {POLL:?}");
     fs::remove_file(&path).expect("a removable file");
     wait_for_content(&path, "two");
 

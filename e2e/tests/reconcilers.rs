@@ -147,8 +147,82 @@ fn a_lost_provider_takes_its_controllers_along(server: &ControlPlane) {
     assert_eq!(provider.stop(), Exit::Code(0));
 }
 
+/// Objects of a configured kind say why nothing happens before anybody has reached the provider, also when the definition
+/// comes later.
+fn objects_of_a_provider_that_never_came_say_so(server: &ControlPlane) {
+    let reconciler =
+        Reconciler::new().provider("file", server).resource_type("file.concert.dev/v1alpha1", "File").start(server);
+    server.kubectl().apply_stdin(&definitions("concert-provider-file")).ok();
+    server.kubectl().ok(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"]);
+    server.kubectl().apply_stdin(&file("early")).ok();
+    server.kubectl().ok(&["wait", "--for=condition=Synced=False", "file/early", "--timeout=30s"]);
+    let synced = ["get", "file", "early", "--output=jsonpath={.status.conditions[?(@.type==\"Synced\")].message}"];
+    let message = server.kubectl().ok(&synced);
+    assert!(message.contains("provider \"file\" at unix:") && message.contains("is not reachable"), "{message}");
+    let (provider, root) = Actor::file_provider(server.directory());
+    server.kubectl().ok(&["wait", "--for=condition=Ready", "file/early", "--timeout=30s"]);
+    assert!(root.join("early.txt").exists());
+    assert_eq!(reconciler.stop(), Exit::Code(0));
+    assert_eq!(provider.stop(), Exit::Code(0));
+}
+
+/// A definition that is deleted takes its objects along, and these what they stand for: its controller works until they are
+/// gone, and then stops.
+fn a_deleted_definition_takes_everything_along(server: &ControlPlane) {
+    let kubectl = server.kubectl();
+    let (provider, root) = Actor::file_provider(server.directory());
+    let reconciler = Reconciler::new().provider("file", server).start(server);
+    for round in ["first", "second"] {
+        kubectl.apply_stdin(&definitions("concert-provider-file")).ok();
+        kubectl.ok(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"]);
+        make(server, round);
+        let path = root.join(format!("{round}.txt"));
+        assert!(path.exists());
+        kubectl.ok(&["delete", "crd", "files.file.concert.dev", "--timeout=30s"]);
+        assert!(!path.exists());
+        eventually("the controller's end", SOON, || match reconciler.stderr().matches("controller stopped").count() {
+            count if count == if round == "first" { 1 } else { 2 } => Ok(()),
+            count => Err(format!("{count}")),
+        });
+    }
+    assert_eq!(reconciler.stop(), Exit::Code(0));
+    assert_eq!(provider.stop(), Exit::Code(0));
+}
+
+/// Of two providers that announce one kind the first in the configuration has it, at every start.
+fn two_providers_do_not_make_everything_twice(server: &ControlPlane) {
+    server.kubectl().apply_stdin(&definitions("concert-provider-file")).ok();
+    server.kubectl().ok(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=30s"]);
+    let roots = ["a", "b"].map(|name| server.directory().join(format!("files-{name}")));
+    let providers = ["a", "b"].map(|name| {
+        let root = server.directory().join(format!("files-{name}"));
+        std::fs::create_dir(&root).expect("a new directory");
+        let provider =
+            Actor::provider(name, "concert-provider-file", server.directory()).argument("--root").argument(&root);
+        provider.start();
+        provider
+    });
+    for round in ["one", "two", "three"] {
+        let reconciler = Reconciler::new().provider("a", server).provider("b", server).start(server);
+        make(server, round);
+        eventually("a word about it", SOON, || match reconciler.stderr() {
+            text if text.contains("two providers claim one kind") => Ok(()),
+            text => Err(text),
+        });
+        assert_eq!(reconciler.stop(), Exit::Code(0));
+    }
+    let count = |root: &std::path::Path| std::fs::read_dir(root).expect("a directory").count();
+    assert_eq!(roots.each_ref().map(|root| count(root)), [3, 0]);
+    for provider in providers {
+        assert_eq!(provider.stop(), Exit::Code(0));
+    }
+}
+
 on_both_servers!(
     only_the_leader_acts,
     the_dynamic_reconciler_is_the_same_program,
-    a_lost_provider_takes_its_controllers_along
+    a_lost_provider_takes_its_controllers_along,
+    objects_of_a_provider_that_never_came_say_so,
+    a_deleted_definition_takes_everything_along,
+    two_providers_do_not_make_everything_twice
 );

@@ -27,6 +27,9 @@ struct Args {
     /// Only ours: for profiles
     #[arg(long)]
     embedded_only: bool,
+    /// Only workloads whose name contains this: for profiles
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    only: String,
     /// A further flag of `concert serve`
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
     serve_flag: Vec<String>,
@@ -34,6 +37,8 @@ struct Args {
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
 }
+
+const FAN_OUT: &str = "watch events delivered";
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Output {
@@ -83,12 +88,14 @@ async fn run(args: &Args) -> Result<()> {
         running.push(start(Server::Reference, args).await?);
     }
     let mut lines = Vec::new();
-    for workload in Workload::ALL {
+    for workload in Workload::ALL.into_iter().filter(|workload| workload.name().contains(&args.only)) {
         for clients in [1, 64] {
             lines.push(compare(&running, workload, clients, args).await?);
         }
     }
-    lines.push(fan_out(&running, args).await?);
+    if FAN_OUT.contains(&args.only) {
+        lines.push(fan_out(&running, args).await?);
+    }
     let mib = |running: &Running| memory(&running.plane);
     lines.push(cost("start to ready", "ms", &running, |running| Ok(running.ready_ms))?);
     lines.push(cost("memory, idle and empty", "MiB", &running, |running| Ok(running.idle_mib))?);
@@ -138,7 +145,7 @@ async fn compare(running: &[Running], workload: Workload, clients: usize, args: 
 
 async fn fan_out(running: &[Running], args: &Args) -> Result<Line> {
     let run = async |running: &Running| running.target.fan_out(&running.plane.kubeconfig(), running.pid()?).await;
-    in_turns("watch events delivered", WATCHERS, running, args, run).await
+    in_turns(FAN_OUT, WATCHERS, running, args, run).await
 }
 
 /// Runs something on all servers in turns; the medians.

@@ -30,7 +30,7 @@ const EXIT_CODES: &str = "Exit codes:\n  0  done, or stopped as told\n  1  it fa
 
 /// A control plane for anything that has an API.
 #[derive(Parser)]
-#[command(name = "concert", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+#[command(name = "concert", version, after_help = EXIT_CODES)]
 struct Concert {
     #[command(subcommand)]
     verb: Verb,
@@ -47,11 +47,17 @@ enum Verb {
     /// Check, back up or restore a store
     #[command(subcommand)]
     Store(store::StoreVerb),
-    /// Run a bundled provider (`concert provider file --help`)
+    /// Run a bundled provider
+    #[command(subcommand)]
+    Provider(Bundled),
+}
+
+/// Providers inside this binary.
+#[derive(Subcommand)]
+enum Bundled {
+    /// Files below a directory (`concert provider file --help`)
     #[command(disable_help_flag = true)]
-    Provider {
-        /// Its name: file
-        name: String,
+    File {
         /// What it is told
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
@@ -65,7 +71,7 @@ pub fn concert() -> ExitCode {
         Verb::Serve(args) => exit::run(serve::run(args)),
         Verb::Up(args) => exit::run(up::run(args)),
         Verb::Store(verb) => exit::run(store::run(verb)),
-        Verb::Provider { name, args } => provider(&name, args),
+        Verb::Provider(Bundled::File { args }) => file_provider(args),
     }
 }
 
@@ -75,11 +81,7 @@ pub fn reconciler(name: &'static str) -> ExitCode {
     exit::run(reconciler::run(name, reconciler::Args::parse_as(name)))
 }
 
-fn provider(name: &str, args: Vec<OsString>) -> ExitCode {
-    if name != "file" {
-        eprintln!("error: there is no bundled provider \"{name}\": there is file");
-        return ExitCode::from(2);
-    }
+fn file_provider(args: Vec<OsString>) -> ExitCode {
     let args = std::iter::once(OsString::from("concert provider file")).chain(args);
     let build = |options: concert_provider_file::Options| concert_provider_file::provider(options.root);
     match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {

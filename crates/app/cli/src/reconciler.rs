@@ -25,7 +25,8 @@ pub(crate) struct Args {
     /// Use leader election for the controller
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     leader_election: bool,
-    /// Start a provider's controllers anew when its lost connection is back; if false they stop with it
+    /// While a provider is lost: true, its objects say so; false, its controllers stop and readiness fails. Either way they
+    /// start anew when it is back
     #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     restart_on_provider_disconnect: bool,
     /// The maximum number of concurrent reconciliations per controller

@@ -1,5 +1,7 @@
 //! What a person sees: one line per step, with the time since the start.
 
+use std::io::Write;
+
 use tokio::time::Instant;
 
 /// Prints steps as they happen. Nothing else goes to standard output.
@@ -17,11 +19,17 @@ impl Screen {
 
     /// A step is done.
     pub(crate) fn step(&self, text: &str) {
-        println!("{:>6.3}s  {text}", self.started.elapsed().as_secs_f64());
+        say(&format!("{:>6.3}s  {text}", self.started.elapsed().as_secs_f64()));
     }
 
     /// Something else worth saying.
     pub(crate) fn say(&self, text: &str) {
-        println!("{text}");
+        say(text);
     }
+}
+
+/// Writes a line to standard output. That nobody reads it is no reason to stop serving.
+pub(crate) fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
 }

@@ -9,10 +9,14 @@ use concert_apiserver::{
     Authorization, Durability, Kubeconfig, Listener, OpenError, Options, Pki, Server, StartError, TokenFile, Window,
 };
 use concert_world::World;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::exit::Failure;
-use crate::{home, logs};
+use crate::{home, logs, screen};
+
+/// Below this, a store would be full from the start.
+const LEAST_QUOTA: u64 = 32 << 10;
 
 /// Flags of the control plane.
 #[derive(clap::Args, Clone, Debug)]
@@ -82,7 +86,12 @@ fn quantity(text: &str) -> Result<u64, String> {
         unit => return Err(format!("{unit:?} is not a unit of bytes: use Ki, Mi, Gi or Ti")),
     };
     let number: u64 = digits.parse().map_err(|_| format!("{text:?} is not a number of bytes, such as 256Mi"))?;
-    number.checked_shl(shift).filter(|bytes| bytes >> shift == number).ok_or_else(|| format!("{text:?} is too much"))
+    match number.checked_shl(shift).filter(|bytes| bytes >> shift == number) {
+        None => Err(format!("{text:?} is too much")),
+        // The namespaces and roles that are always there take some of it.
+        Some(bytes) if bytes < LEAST_QUOTA => Err(format!("{text:?} is too little: at least 32Ki")),
+        Some(bytes) => Ok(bytes),
+    }
 }
 
 fn authorization(text: &str) -> Result<Authorization, String> {
@@ -96,15 +105,20 @@ fn authorization(text: &str) -> Result<Authorization, String> {
 /// With what the operator gave.
 fn with_files(mut pki: Pki, args: &ServeArgs, world: &World) -> Result<Pki, Failure> {
     if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
-        pki = pki.with_serving(certificate, key, world.clock.now()).map_err(Failure::usage)?;
+        pki = pki.with_serving(certificate, key, world.clock.now()).map_err(wrong("--tls-cert and --tls-key"))?;
     }
     if let Some(file) = &args.client_ca {
-        pki = pki.with_client_authority(file).map_err(Failure::usage)?;
+        pki = pki.with_client_authority(file).map_err(wrong("--client-ca"))?;
     }
     if let Some(file) = &args.token_file {
-        pki = pki.with_tokens(TokenFile::read(file).map_err(Failure::usage)?);
+        pki = pki.with_tokens(TokenFile::read(file).map_err(wrong("--token-file"))?);
     }
     Ok(pki)
+}
+
+/// What is wrong with what a flag names.
+fn wrong<E: Into<anyhow::Error>>(flag: &str) -> impl FnOnce(E) -> Failure {
+    move |error| Failure::usage(error.into().context(format!("cannot use what {flag} names")))
 }
 
 /// A control plane that listens.
@@ -112,7 +126,6 @@ pub(crate) struct ControlPlane {
     pub(crate) server: Server,
     pub(crate) listener: Listener,
     pub(crate) kubeconfig: PathBuf,
-    pub(crate) data: Option<PathBuf>,
 }
 
 impl ControlPlane {
@@ -123,6 +136,8 @@ impl ControlPlane {
             (false, Some(directory)) => Some(directory.clone()),
             (false, None) => Some(home::data_directory().map_err(Failure::usage)?),
         };
+        // What is wrong with files of the operator is found before anything is made.
+        with_files(Pki::ephemeral(world).map_err(Failure::running)?, args, world)?;
         let options = Options { durability: args.durability, window: Window::default(), quota: Some(args.quota) };
         let (server, pki) = match &data {
             None => {
@@ -153,7 +168,7 @@ impl ControlPlane {
         Kubeconfig::new(&listener.url(), &pki).write(&kubeconfig).map_err(|error| {
             Failure::unusable(anyhow!("{error}; choose another place with --write-kubeconfig FILE"))
         })?;
-        Ok(Self { server, listener, kubeconfig, data })
+        Ok(Self { server, listener, kubeconfig })
     }
 
     /// Serves until told to stop, then closes the store. An error means that the store failed.
@@ -180,34 +195,41 @@ fn cannot_open(error: StartError) -> Failure {
     }
 }
 
-/// Cancelled by the first SIGTERM or SIGINT.
-pub(crate) fn on_signal() -> Result<impl Future<Output = ()>, Failure> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let failed = |error| Failure::running(anyhow::Error::new(error).context("cannot listen to signals"));
-    let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-    Ok(async move {
+/// What tells a program to stop: Ctrl-C, a supervisor, or a terminal that was closed.
+pub(crate) struct Signals([Signal; 3]);
+
+impl Signals {
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        let failed = |error| Failure::running(anyhow::Error::new(error).context("cannot listen to signals"));
+        let listen = |kind| signal(kind).map_err(failed);
+        Ok(Self([listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?, listen(SignalKind::hangup())?]))
+    }
+
+    /// Waits for the next one.
+    pub(crate) async fn next(&mut self) {
+        let [terminate, interrupt, hangup] = &mut self.0;
         tokio::select! {
             biased;
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
         }
-    })
+    }
 }
 
 pub(crate) async fn run(args: ServeArgs) -> Result<(), Failure> {
     logs::install("warn");
     let world = World::real();
-    let signal = on_signal()?;
+    let mut signals = Signals::listen()?;
     let plane = ControlPlane::open(&args, &world, None).await?;
-    println!("ready {} kubeconfig {}", plane.listener.url(), plane.kubeconfig.display());
+    screen::say(&format!("ready {} kubeconfig {}", plane.listener.url(), plane.kubeconfig.display()));
     let stop = CancellationToken::new();
     let serving = ControlPlane::serve(plane.listener, plane.server, stop.clone());
     tokio::pin!(serving);
     tokio::select! {
         biased;
         ended = &mut serving => return ended,
-        () = signal => stop.cancel(),
+        () = signals.next() => stop.cancel(),
     }
     serving.await
 }

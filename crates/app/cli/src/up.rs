@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use concert::{Config, Controller, Options, ProviderConfig};
+use concert::{Config, Controller, Options, ProviderConfig, ResourceType};
 use concert_connector::{ProviderCommand, ProviderProcess};
 use concert_runtime::{Client, Source, Stop};
 use concert_world::World;
@@ -14,16 +14,17 @@ use tokio_util::sync::CancellationToken;
 use crate::exit::Failure;
 use crate::home::RunDirectory;
 use crate::screen::Screen;
-use crate::serve::{self, ControlPlane};
-use crate::{example, logs, reconciler};
+use crate::serve::{self, ControlPlane, Signals};
+use crate::{example, home, logs, reconciler};
 
 /// Flags that only make sense for a control plane of our own.
-const OWN_PLANE: [&str; 10] = [
+const OWN_PLANE: [&str; 11] = [
     "data_dir",
     "in_memory",
     "write_kubeconfig",
     "listen",
     "durability",
+    "quota",
     "tls_cert",
     "tls_key",
     "client_ca",
@@ -51,7 +52,7 @@ pub(crate) struct UpArgs {
     /// A context of that kubeconfig
     #[arg(long, value_name = "NAME", conflicts_with_all = OWN_PLANE)]
     context: Option<String>,
-    /// The directory below which the bundled file provider works [default: DIR/files]
+    /// The directory below which the bundled file provider works [default: files in the data directory]
     #[arg(long, value_name = "DIR")]
     files: Option<PathBuf>,
     /// How often an object in a steady state is looked at
@@ -66,6 +67,7 @@ impl UpArgs {
 }
 
 /// The parts of a running tree, and how it is taken down: reconciler, then providers, then the control plane.
+#[derive(Default)]
 struct Tree {
     reconciler: CancellationToken,
     provider: CancellationToken,
@@ -77,22 +79,19 @@ pub(crate) async fn run(args: UpArgs) -> Result<(), Failure> {
     let screen = Screen::new();
     logs::install("warn");
     let world = World::real();
-    let signal = serve::on_signal()?;
-    let mut config = args.config.as_deref().map(Config::read).transpose().map_err(Failure::usage)?.unwrap_or_default();
-    if config.providers.iter().any(|provider| provider.name == "file") {
-        return Err(Failure::usage(anyhow!(
-            "the configuration names a provider \"file\", which is bundled; give it another name"
-        )));
-    }
+    let mut signals = Signals::listen()?;
+    let config = args.config.as_deref().map(Config::read).transpose().map_err(Failure::usage)?.unwrap_or_default();
     let run = RunDirectory::new(&world).map_err(Failure::unusable)?;
-    let mut tree = Tree {
-        reconciler: CancellationToken::new(),
-        provider: CancellationToken::new(),
-        plane: CancellationToken::new(),
-        tasks: JoinSet::new(),
-    };
-    let (client, kubeconfig, data) = control_plane(&args, &world, &run, &screen, &mut tree).await?;
-    let files = start_provider(&args, data, &world, &run, &mut tree, &mut config)?;
+    let process = file_process(&args, &world, &run)?;
+    let config = with_bundled(config, &process)?;
+    let mut tree = Tree::default();
+    let (client, kubeconfig) = control_plane(&args, &world, &run, &screen, &mut tree).await?;
+    let files = files(&args, &run)?;
+    std::fs::create_dir_all(&files)
+        .with_context(|| format!("cannot make the directory \"{}\"; choose another with --files", files.display()))
+        .map_err(Failure::unusable)?;
+    let cancel = tree.provider.clone();
+    tree.tasks.spawn(async move { process.run(cancel).await.map_err(Failure::running) });
     screen.step(&format!("provider file started as a process of its own, below {}", files.display()));
     let options = Options {
         name: "concert".into(),
@@ -108,11 +107,16 @@ pub(crate) async fn run(args: UpArgs) -> Result<(), Failure> {
     let shown = show(&args, &client, kubeconfig.as_deref(), &files, &screen);
     let result = tokio::select! {
         biased;
-        () = signal => Ok(()),
+        () = signals.next() => Ok(()),
         Some(ended) = tree.tasks.join_next() => early(ended),
         shown = shown => shown,
     };
-    let stopped = tree.stop().await;
+    let stopped = tokio::select! {
+        biased;
+        stopped = tree.stop() => stopped,
+        // Whoever asks twice does not want to wait: what is dropped here is killed, which must be safe at any moment anyway.
+        () = signals.next() => Err(Failure::running(anyhow!("stopped at once, as told twice"))),
+    };
     if args.example.is_some() || result.is_err() {
         screen.step("stopped");
     }
@@ -126,47 +130,52 @@ async fn control_plane(
     run: &RunDirectory,
     screen: &Screen,
     tree: &mut Tree,
-) -> Result<(Client, Option<PathBuf>, Option<PathBuf>), Failure> {
+) -> Result<(Client, Option<PathBuf>), Failure> {
     if args.on_cluster() {
         let source = Source { kubeconfig: args.kubeconfig.clone(), context: args.context.clone() };
         let client = Client::connect(&source, world.clone()).await.map_err(Failure::unusable)?;
+        let fix = "check --kubeconfig and --context: does kubectl work with them?";
+        client
+            .get_raw("/version")
+            .await
+            .with_context(|| format!("cannot use the cluster; {fix}"))
+            .map_err(Failure::unusable)?;
         screen.step("cluster found");
-        return Ok((client.with_field_manager("concert"), args.kubeconfig.clone(), None));
+        return Ok((client.with_field_manager("concert"), args.kubeconfig.clone()));
     }
     let plane = ControlPlane::open(&args.serve, world, Some(run.path().join("kubeconfig"))).await?;
     screen.step(&format!("control plane ready at {}", plane.listener.url()));
     let client = Client::in_process(plane.server.clone(), world.clone()).with_field_manager("concert");
     tree.tasks.spawn(ControlPlane::serve(plane.listener, plane.server, tree.plane.clone()));
-    Ok((client, Some(plane.kubeconfig), plane.data))
+    Ok((client, Some(plane.kubeconfig)))
 }
 
-/// Starts the bundled provider as a process and adds it to the configuration.
-fn start_provider(
-    args: &UpArgs,
-    data: Option<PathBuf>,
-    world: &World,
-    run: &RunDirectory,
-    tree: &mut Tree,
-    config: &mut Config,
-) -> Result<PathBuf, Failure> {
-    let files = args.files.clone().or(data.map(|data| data.join("files"))).unwrap_or_else(|| run.path().join("files"));
-    std::fs::create_dir_all(&files)
-        .with_context(|| format!("cannot make the directory \"{}\"; choose another with --files", files.display()))
-        .map_err(Failure::unusable)?;
+/// Where the bundled provider keeps files: with the data, and where nothing is kept, only for as long as we run.
+fn files(args: &UpArgs, run: &RunDirectory) -> Result<PathBuf, Failure> {
+    let kept = || args.serve.data_dir.clone().map_or_else(home::data_directory, Ok).map_err(Failure::usage);
+    match &args.files {
+        Some(files) => Ok(files.clone()),
+        None if args.serve.in_memory => Ok(run.path().join("files")),
+        None => Ok(kept()?.join("files")),
+    }
+}
+
+/// The bundled provider, as a process that is not started yet.
+fn file_process(args: &UpArgs, world: &World, run: &RunDirectory) -> Result<ProviderProcess, Failure> {
     let program = std::env::current_exe().context("cannot find this program's own file").map_err(Failure::running)?;
     let mut command = ProviderCommand::new("file", program, run.path().join("file/provider.sock"));
     command.args = vec!["provider".into(), "file".into()];
-    command.options = vec!["--root".into(), files.clone().into()];
-    let command = command.inherit(std::env::vars_os());
-    let process = ProviderProcess::new(command, world.clone());
-    config.providers.push(ProviderConfig {
-        name: "file".into(),
-        endpoint: process.endpoint(),
-        resource_types: Vec::new(),
-    });
-    let cancel = tree.provider.clone();
-    tree.tasks.spawn(async move { process.run(cancel).await.map_err(Failure::running) });
-    Ok(files)
+    command.options = vec!["--root".into(), files(args, run)?.into()];
+    Ok(ProviderProcess::new(command.inherit(std::env::vars_os()), world.clone()))
+}
+
+/// A configuration in which the bundled provider drives its kinds, and nobody else.
+fn with_bundled(config: Config, process: &ProviderProcess) -> Result<Config, Failure> {
+    let gvk = example::files().gvk;
+    let kind = ResourceType::new(&gvk.api_version(), &gvk.kind).map_err(Failure::running)?;
+    let file = ProviderConfig { name: "file".into(), endpoint: process.endpoint(), resource_types: vec![kind] };
+    let bundled = "the provider \"file\" is bundled; leave it and its kinds out of the configuration";
+    config.with_first(file).context(bundled).map_err(Failure::usage)
 }
 
 /// Shows what happens; then waits until it is told to stop.
@@ -181,7 +190,7 @@ async fn show(
     let crds = provider.crds().map_err(Failure::running)?;
     example::apply_definitions(client, &crds, screen).await.map_err(Failure::running)?;
     if args.example.is_some() {
-        match example::run(client, screen).await {
+        match example::run(client, files, screen).await {
             Ok(()) if args.exit_when_ready => return Ok(()),
             Err(error) if args.exit_when_ready => return Err(Failure::running(error)),
             Ok(()) => {}
@@ -215,7 +224,8 @@ fn next_steps(args: &UpArgs, kubeconfig: Option<&std::path::Path>, files: &std::
         screen.say("  kubectl explain file.spec.forProvider");
     }
     screen.say("");
-    screen.say("Ctrl-C stops everything; the next start finds it again.");
+    let after = if args.serve.in_memory { "nothing is kept" } else { "the next start finds it again" };
+    screen.say(&format!("Ctrl-C stops everything; {after}."));
 }
 
 /// A part ended although nobody told it to.

@@ -1,12 +1,13 @@
 //! The configuration file of the documents, read strictly: every error names the place, the value and the fix.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use concert_api::Gvk;
 use concert_connector::Endpoint;
 use serde_json::{Map, Value};
+
+use crate::provider::Owners;
 
 /// Which providers there are.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -128,19 +129,50 @@ impl Config {
             Some(Value::Array(_)) | None => return Err(empty()),
             Some(other) => return Err(ConfigError::at("providers", format!("{other} is not a list of providers"))),
         };
-        let mut providers = Vec::new();
-        let mut names = BTreeMap::new();
+        let mut config = Self::default();
         for (place, entry) in list.iter().enumerate() {
             let outer = format!("providers[{place}]");
-            let provider = provider(entry).map_err(|error| error.within(&outer))?;
-            if let Some(first) = names.insert(provider.name.clone(), place) {
-                let problem =
-                    format!("{:?} is already the name of providers[{first}]; give each its own", provider.name);
-                return Err(ConfigError::at(format!("{outer}.name"), problem));
-            }
-            providers.push(provider);
+            let provider = provider(entry).and_then(|provider| config.checked(provider));
+            config.providers.push(provider.map_err(|error| error.within(&outer))?);
         }
-        Ok(Self { providers })
+        Ok(config)
+    }
+
+    /// With a further provider, which has the first choice of kinds.
+    ///
+    /// # Errors
+    /// Another one has its name or one of its kinds.
+    pub fn with_first(mut self, provider: ProviderConfig) -> Result<Self, ConfigError> {
+        let provider = self.checked(provider)?;
+        self.providers.insert(0, provider);
+        Ok(self)
+    }
+
+    /// A provider that has its name and its kinds for itself.
+    fn checked(&self, provider: ProviderConfig) -> Result<ProviderConfig, ConfigError> {
+        let name = &provider.name;
+        if let Some(first) = self.providers.iter().position(|other| other.name == *name) {
+            let problem = format!("{name:?} is already the name of providers[{first}]; give each its own");
+            return Err(ConfigError::at("name", problem));
+        }
+        let owners = self.owners();
+        for (place, ResourceType(kind)) in provider.resource_types.iter().enumerate() {
+            if let Some(owner) = owners.get(&(kind.group.clone(), kind.kind.clone())) {
+                let problem = format!(
+                    "{kind} is already driven by {owner:?}; two providers would make everything twice: remove one"
+                );
+                return Err(ConfigError::at(format!("resourceTypes[{place}]"), problem));
+            }
+        }
+        Ok(provider)
+    }
+
+    /// Who is configured to drive which kind.
+    pub(crate) fn owners(&self) -> Owners {
+        let kinds = self.providers.iter().flat_map(|provider| {
+            provider.resource_types.iter().map(|ResourceType(kind)| (kind, provider.name.clone()))
+        });
+        kinds.map(|(kind, name)| ((kind.group.clone(), kind.kind.clone()), name)).collect()
     }
 
     /// Applies `--provider-endpoint`: a provider called `default` where there is no configuration, another endpoint
@@ -179,6 +211,9 @@ impl Config {
 fn provider(entry: &Value) -> Result<ProviderConfig, ConfigError> {
     let members = object(entry, "", &["name", "endpoint", "useSSL", "resourceTypes"])?;
     let name = text(members, "name")?;
+    if name.chars().any(char::is_control) {
+        return Err(ConfigError::at("name", format!("{name:?} has control characters; use printable ones")));
+    }
     let tls = match members.get("useSSL") {
         None => false,
         Some(Value::Bool(tls)) => *tls,
@@ -283,6 +318,15 @@ mod tests {
             (
                 r#"{"providers": [{"name": "a", "endpoint": "x:1"}, {"name": "a", "endpoint": "x:2"}]}"#,
                 r#"providers[1].name: "a" is already the name of providers[0]"#,
+            ),
+            (
+                r#"{"providers": [{"name": "a", "endpoint": "x:1", "resourceTypes": [{"apiVersion": "g/v1", "kind": "K"}]},
+                    {"name": "b", "endpoint": "x:2", "resourceTypes": [{"apiVersion": "g/v2", "kind": "K"}]}]}"#,
+                r#"providers[1].resourceTypes[0]: g/v2, Kind=K is already driven by "a""#,
+            ),
+            (
+                r#"{"providers": [{"name": "a\nb", "endpoint": "x:1"}]}"#,
+                "providers[0].name: \"a\\nb\" has control characters",
             ),
             (
                 r#"{"providers": [{"name": "a", "endpoint": "x:1", "resourceTypes": [{"apiVersion": "a/b/c", "kind": "K"}]}]}"#,

@@ -121,15 +121,19 @@ impl Controller {
                 status_subresource: true,
             },
             restart_on_disconnect: options.restart_on_provider_disconnect,
-            owners: Mutex::default(),
+            owners: Mutex::new(config.owners()),
             changed: Notify::new(),
         });
         let mut providers = Vec::new();
+        let mut earlier = Vec::new();
         for provider in config.providers {
             let world = client.world().clone();
             let connector = Connector::new(&provider.name, provider.endpoint, world)
                 .map_err(|source| StartError::Endpoint { provider: provider.name.clone(), source })?;
-            providers.push(Provider::new(Arc::new(connector), provider.resource_types, Arc::clone(&shared)));
+            let connector = Arc::new(connector);
+            let (known, shared) = (provider.resource_types, Arc::clone(&shared));
+            providers.push(Provider::new(Arc::clone(&connector), known, shared, earlier.clone()));
+            earlier.push(connector);
         }
         manager.add(Phase::Always, "providers", move |mut context| async move {
             context.ready();

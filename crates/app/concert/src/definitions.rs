@@ -35,7 +35,8 @@ fn served(definition: &Object, gvk: &Gvk) -> Option<Served> {
     // Definitions are large: look before decoding.
     let group: String = serde_json::from_slice(definition.field(&["spec", "group"])?).ok()?;
     let kind: String = serde_json::from_slice(definition.field(&["spec", "names", "kind"])?).ok()?;
-    if definition.is_deleting() || group != gvk.group || kind != gvk.kind {
+    // One that is being deleted is served until its last object is gone, and the objects need their controller for that.
+    if group != gvk.group || kind != gvk.kind {
         return None;
     }
     let value = definition.value().ok()?;

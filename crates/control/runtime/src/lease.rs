@@ -5,6 +5,7 @@
 
 mod elector;
 
+use std::fmt;
 use std::time::Duration;
 
 use concert_api::{Gvk, ObjectKey, Time};
@@ -74,6 +75,17 @@ pub enum Standing {
     },
 }
 
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("not known yet"),
+            Self::Following { leader } if leader.is_empty() => f.write_str("nobody leads"),
+            Self::Following { leader } => write!(f, "{leader:?} leads"),
+            Self::Leading { fence } => write!(f, "we lead, since revision {fence}"),
+        }
+    }
+}
+
 /// Why an election ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -97,6 +109,8 @@ pub struct Lease {
     metrics: Metrics,
     started: Instant,
     standing: watch::Sender<Standing>,
+    /// Why the last attempt failed, as we have told.
+    told: Option<String>,
 }
 
 impl Lease {
@@ -107,7 +121,7 @@ impl Lease {
         metrics.leader(&settings.name, false);
         let client = client.with_deadline((settings.renew_deadline / 2).max(Duration::from_secs(1)));
         let elector = Elector::new(settings.clone());
-        (Self { client, settings, elector, metrics, started: Instant::now(), standing }, seen)
+        (Self { client, settings, elector, metrics, started: Instant::now(), standing, told: None }, seen)
     }
 
     /// Tries to lead and to keep leading until `cancel`; then gives the lease up. What must only be done while
@@ -160,9 +174,7 @@ impl Lease {
     fn judge(&mut self, led: bool, result: Result<(), ApiError>) -> Result<(), LeaseError> {
         let lost = self.elector.is_lost(self.now());
         let leads = self.elector.fence().is_some() && !lost;
-        if let Err(error) = &result {
-            tracing::debug!(lease = self.settings.name, error = crate::error_chain(error), "lease attempt failed");
-        }
+        self.tell_failure(result.as_ref().err());
         self.metrics.leader(&self.settings.name, leads);
         if led && !leads {
             let why = match result {
@@ -181,12 +193,29 @@ impl Lease {
         self.standing.send_if_modified(|now| {
             let changed = *now != standing;
             if changed {
-                tracing::info!(lease = self.settings.name, standing = ?standing, "leader election");
+                tracing::info!(lease = self.settings.name, "leader election: {standing}");
                 *now = standing;
             }
             changed
         });
         Ok(())
+    }
+
+    /// Tells why an attempt failed, once for each reason: nothing is done before somebody leads. Conflicts are how candidates
+    /// meet.
+    fn tell_failure(&mut self, error: Option<&ApiError>) {
+        let reason = error.filter(|error| !error.is_conflict() && !error.is_already_exists());
+        let reason = reason.map(|error| crate::error_chain(error));
+        if let Some(reason) = &reason
+            && self.told.as_ref() != Some(reason)
+        {
+            let LeaseSettings { namespace, name, .. } = &self.settings;
+            tracing::warn!(
+                "cannot use lease {namespace}/{name}, so that nothing is done: {reason}; the namespace must exist, and get, \
+                 create and update of leases be allowed in it"
+            );
+        }
+        self.told = reason;
     }
 
     /// One attempt to acquire or renew. A leader writes without reading first; if that fails, it reads.

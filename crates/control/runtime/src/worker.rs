@@ -218,7 +218,8 @@ impl Workers {
     /// One turn of one key, fenced: whatever happens inside, it comes back with an end.
     fn turn(&self, taken: Taken<ObjectKey>, stopping: CancellationToken) -> impl Future<Output = Turn> + Send + use<> {
         let id = self.world.random.uuid();
-        let span = tracing::info_span!(
+        // Of the level of errors, so that even these say what they are about.
+        let span = tracing::error_span!(
             "reconcile", controller = %self.name, namespace = %taken.key.namespace, name = %taken.key.name, id,
             reason = taken.reason, attempt = taken.failures,
         );
@@ -253,7 +254,7 @@ impl Workers {
     /// Gives the outcome of a turn back to the queue.
     fn land(&self, ended: Result<Turn, tokio::task::JoinError>) {
         let Ok(Turn { key, took, end }) = ended else { return };
-        let span = tracing::info_span!("reconcile", controller = %self.name, key = %key);
+        let span = tracing::error_span!("reconcile", controller = %self.name, key = %key);
         let _entered = span.enter();
         let now = self.intake.now();
         self.intake.desk().land(&key, now);

@@ -37,6 +37,8 @@ const PROBE: Duration = Duration::from_secs(30);
 /// Whether a provider is there.
 #[derive(Clone, Debug, PartialEq)]
 pub enum State {
+    /// Nobody has asked it yet.
+    Unknown,
     /// It answers.
     Connected {
         /// What it drives.
@@ -72,8 +74,7 @@ impl Connector {
             EndpointError { text: endpoint.to_string(), problem: source.unwrap_or_else(|| error.to_string()) }
         })?;
         let peer = Peer { name: name.into(), endpoint: endpoint.to_string() };
-        let reason = format!("{peer} has not been asked yet");
-        let state = watch::Sender::new(State::Disconnected { reason });
+        let state = watch::Sender::new(State::Unknown);
         Ok(Self { peer, endpoint, line, world, state })
     }
 
@@ -197,7 +198,7 @@ impl Connector {
             if was_there {
                 tracing::warn!(provider = %self.peer.name, reason = %text, "provider disconnected");
             } else {
-                tracing::info!(provider = %self.peer.name, reason = %text, "waiting for the provider");
+                tracing::warn!(provider = %self.peer.name, reason = %text, "waiting for the provider");
             }
         }
     }
@@ -215,7 +216,7 @@ impl Connector {
     fn named(&self, gvk: &Gvk) -> String {
         match &*self.state.borrow() {
             State::Connected { discovery, .. } => discovery.kind(gvk).map(|kind| kind.named.clone()),
-            State::Disconnected { .. } => None,
+            State::Unknown | State::Disconnected { .. } => None,
         }
         .unwrap_or_else(|| gvk.to_string())
     }

@@ -56,7 +56,11 @@ impl Endpoint {
             Some(("dns", rest)) => (rest.strip_prefix('/').unwrap_or(rest), tls, None),
             Some((scheme, _)) => return Err(wrong(format!("unknown scheme {scheme:?}; {FORMS}"))),
         };
-        let (host, port) = host_and_port(rest.trim_end_matches('/'), default_port).map_err(wrong)?;
+        let rest = rest.trim_end_matches('/');
+        if let Some((_, path)) = rest.split_once('/') {
+            return Err(wrong(format!("a provider has no path; leave out \"/{path}\"")));
+        }
+        let (host, port) = host_and_port(rest, default_port).map_err(wrong)?;
         Ok(Self { text: text.to_owned(), target: Target::Tcp { host, port }, tls })
     }
 
@@ -76,7 +80,8 @@ impl Endpoint {
 fn host_and_port(text: &str, default_port: Option<u16>) -> Result<(String, u16), String> {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => {
-            (host, port.parse().map_err(|_| format!("the port {port:?} is not a number up to 65535"))?)
+            let number = port.parse().ok().filter(|port| *port > 0);
+            (host, number.ok_or_else(|| format!("the port {port:?} is not a number from 1 to 65535"))?)
         }
         _ => (text, default_port.ok_or_else(|| format!("the port is missing; {FORMS}"))?),
     };
@@ -122,6 +127,8 @@ mod tests {
             ("", false, "the port is missing"),
             ("localhost", false, "the port is missing"),
             ("localhost:http", false, "is not a number"),
+            ("localhost:0", false, "is not a number from 1 to 65535"),
+            ("http://a:1/b/c", false, "leave out \"/b/c\""),
             ("ftp://a:1", false, "unknown scheme \"ftp\""),
             (":50051", false, "is not a host name"),
             ("a b:1", false, "is not a host name"),

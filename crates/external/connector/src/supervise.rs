@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use concert_world::World;
@@ -33,6 +34,12 @@ const JITTER: f64 = 0.1;
 
 /// A provider that ran this many times as long as it was waited for is not in a crash loop.
 const STEADY: u32 = 10;
+
+/// How long the last output of a provider that has ended is waited for: what it started may still hold the pipe.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// The path of a socket may have so many bytes (`sun_path`, with its end).
+const SOCKET_PATH: usize = 107;
 
 /// Longer lines of output are cut.
 const LONGEST_LINE: u64 = 16 * 1024;
@@ -187,25 +194,29 @@ impl ProviderProcess {
     async fn attend(&self, mut child: Child, cancel: &CancellationToken) {
         // Waiting would close it; it must stay open for as long as we live.
         let _lifeline = child.stdin.take();
+        let last = Arc::new(Mutex::new(String::new()));
         let mut output = JoinSet::new();
         if let Some(stdout) = child.stdout.take() {
-            output.spawn(forward(self.command.name.clone(), stdout));
+            output.spawn(forward(self.command.name.clone(), stdout, Arc::default()));
         }
         if let Some(stderr) = child.stderr.take() {
-            output.spawn(forward(self.command.name.clone(), stderr));
+            output.spawn(forward(self.command.name.clone(), stderr, Arc::clone(&last)));
         }
         self.pid.send_replace(child.id());
         tracing::info!(provider = %self.command.name, pid = child.id(), "provider started");
         match cancel.run_until_cancelled(child.wait()).await {
-            Some(status) => self.report(status),
+            Some(status) => {
+                let _ = tokio::time::timeout(LAST_WORDS, async { while output.join_next().await.is_some() {} }).await;
+                self.report(status, &last.lock().unwrap_or_else(PoisonError::into_inner));
+            }
             None => self.stop(&mut child).await,
         }
         self.pid.send_replace(None);
     }
 
-    fn report(&self, status: io::Result<ExitStatus>) {
+    fn report(&self, status: io::Result<ExitStatus>, said: &str) {
         let status = status.map_or_else(|error| error.to_string(), |status| status.to_string());
-        tracing::warn!(provider = %self.command.name, status, "provider ended, starting it again");
+        tracing::warn!(provider = %self.command.name, status, said, "provider ended, starting it again");
     }
 
     async fn stop(&self, child: &mut Child) {
@@ -230,6 +241,12 @@ fn signal_group(child: &Child, signal: Signal) {
 fn private_directory(socket: &Path) -> Result<(), SuperviseError> {
     let path = socket.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let unusable = |problem: String| SuperviseError::Directory { path: path.to_owned(), problem };
+    let length = socket.as_os_str().len();
+    if length > SOCKET_PATH {
+        return Err(unusable(format!(
+            "the path of its socket has {length} bytes, and at most {SOCKET_PATH} are possible; use a shorter one"
+        )));
+    }
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| unusable(error.to_string()))?;
     let mode = fs::metadata(path).map_err(|error| unusable(error.to_string()))?.permissions().mode();
     if mode & 0o077 != 0 {
@@ -238,15 +255,19 @@ fn private_directory(socket: &Path) -> Result<(), SuperviseError> {
     Ok(())
 }
 
-/// Passes on a provider's output, line by line, to our log.
-async fn forward(provider: String, stream: impl AsyncRead + Unpin) {
+/// Passes on a provider's output, line by line, to our log, and keeps the last one.
+async fn forward(provider: String, stream: impl AsyncRead + Unpin, last: Arc<Mutex<String>>) {
     let mut reader = BufReader::new(stream);
     let mut line = Vec::new();
     loop {
         line.clear();
         match (&mut reader).take(LONGEST_LINE).read_until(b'\n', &mut line).await {
             Ok(0) | Err(_) => return,
-            Ok(_) => tracing::info!(provider, "{}", String::from_utf8_lossy(&line).trim_end()),
+            Ok(_) => {
+                let text = String::from_utf8_lossy(&line);
+                tracing::info!(provider, "{}", text.trim_end());
+                text.trim_end().clone_into(&mut last.lock().unwrap_or_else(PoisonError::into_inner));
+            }
         }
     }
 }

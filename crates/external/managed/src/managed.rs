@@ -102,11 +102,23 @@ impl Managed {
         self.kind.session_timeout.unwrap_or(self.settings.session_timeout)
     }
 
-    /// When a settled object is looked at again.
-    pub(crate) fn next_poll(&self, annotation: Option<&str>) -> Outcome {
-        let own = annotation.and_then(go_duration).filter(|own| !own.is_zero());
-        let interval = own.or(self.kind.poll_interval).unwrap_or(self.settings.poll_interval);
-        Outcome::After(self.client.world().random.jitter(interval.max(Duration::from_millis(100)), POLL_JITTER))
+    /// When a settled object that has this annotation is looked at again.
+    ///
+    /// # Errors
+    /// The annotation cannot be read: when it is then, and what to say about it.
+    pub(crate) fn next_poll(&self, annotation: Option<&str>) -> Result<Outcome, (Outcome, String)> {
+        let after = |interval: Duration| {
+            Outcome::After(self.client.world().random.jitter(interval.max(Duration::from_millis(100)), POLL_JITTER))
+        };
+        let usual = self.kind.poll_interval.unwrap_or(self.settings.poll_interval);
+        let Some(text) = annotation else { return Ok(after(usual)) };
+        go_duration(text).filter(|own| !own.is_zero()).map(after).ok_or_else(|| {
+            let fix = "write a number with a unit, such as 30s or 1m0s";
+            (
+                after(usual),
+                format!("annotation {POLL_INTERVAL}: {text:?} is not a duration; {fix}. Until then {usual:?}"),
+            )
+        })
     }
 
     pub(crate) fn poll_annotation() -> &'static str {

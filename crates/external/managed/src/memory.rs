@@ -19,6 +19,8 @@ struct About {
     deleted: bool,
     /// The resourceVersion of our newest write.
     written: Option<String>,
+    /// An annotation that could not be read, and was told of.
+    unreadable: Option<String>,
 }
 
 /// See the module.
@@ -71,6 +73,11 @@ impl Memory {
 
     pub(crate) fn is_own_write(&self, object: &Object) -> bool {
         self.with(&object.key(), |about| about.written.as_deref() == Some(&*object.resource_version()))
+    }
+
+    /// Whether an unreadable value is new, and has to be told of.
+    pub(crate) fn is_news(&self, key: &ObjectKey, unreadable: &str) -> bool {
+        self.with(key, |about| about.unreadable.replace(unreadable.to_owned()).as_deref() != Some(unreadable))
     }
 
     pub(crate) fn forget(&self, key: &ObjectKey) {

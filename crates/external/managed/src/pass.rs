@@ -496,7 +496,14 @@ impl<'a> Pass<'a> {
     }
 
     fn next_poll(&self) -> Outcome {
-        self.managed.next_poll(meta::annotation(&self.object, Managed::poll_annotation()))
+        self.managed.next_poll(meta::annotation(&self.object, Managed::poll_annotation())).unwrap_or_else(
+            |(outcome, problem)| {
+                if self.managed.memory.is_news(&self.stored.key(), &problem) {
+                    self.warn("InvalidAnnotation", &problem);
+                }
+                outcome
+            },
+        )
     }
 
     fn tell(&self, reason: &str, message: &str) {

@@ -1,6 +1,7 @@
 //! The TLS listener, with limits on everything a peer can ask for.
 
 mod connection;
+mod gather;
 mod places;
 mod pulse;
 #[cfg(test)]

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use super::gather::Gathered;
 use super::places::{Badge, Place};
 use super::pulse::{Active, Pulse};
 use super::{ConnectionLimits, Notices};
@@ -57,7 +58,11 @@ where
         }
         let age = server.world().random.jitter(limits.age, 0.1);
         let visit = Visit { server, peer, badge, limits, notices, pulse: Arc::default() };
-        converse(stream, Arc::new(visit), age, &stop).await;
+        if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+            converse(Gathered::new(stream), Arc::new(visit), age, &stop).await;
+        } else {
+            converse(stream, Arc::new(visit), age, &stop).await;
+        }
     };
     tokio::select! {
         biased;
