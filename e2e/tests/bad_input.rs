@@ -6,9 +6,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use concert_e2e::{
-    Actor, ControlPlane, Exit, Process, Reconciler, Scratch, definitions, environment, eventually, on_both_servers,
-    on_embedded_only, pause,
+    Actor, ControlPlane, Exit, Process, Reconciler, Scratch, Stopwatch, definitions, environment, eventually,
+    on_both_servers, on_embedded_only, pause,
 };
+use serde_json::json;
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -20,6 +21,42 @@ const STORE: i32 = 4;
 const PROVIDER_FAILED: i32 = 1;
 
 const RECONCILERS: [&str; 2] = ["managed-reconciler", "dynamic-reconciler"];
+
+/// A request that takes long holds nobody up: others are answered, and the server stops when it is told to.
+fn a_long_request_does_not_hold_up_the_end(server: &ControlPlane) {
+    let pattern = |number: usize| json!({"pattern": format!("^([a-z]{{1,9}}.?){{1,9}}x{number}$")});
+    let patterns: Vec<_> = (0..500).map(pattern).collect();
+    let schema = json!({"type": "object", "properties": {"list": {"type": "array", "items": {
+        "type": "string", "anyOf": patterns,
+    }}}});
+    let definition = json!({
+        "metadata": {"name": "longs.example.com"},
+        "spec": {
+            "group": "example.com", "scope": "Cluster", "names": {"kind": "Long", "plural": "longs"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}],
+        },
+    });
+    let api = server.api();
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let answer = api.request("POST", definitions, Some(&definition)).expect("an answer");
+    assert_eq!(answer.code, 201, "{answer:?}");
+    let object = json!({
+        "apiVersion": "example.com/v1", "kind": "Long", "metadata": {"name": "a"},
+        "list": vec!["ab".repeat(500); 2_900],
+    });
+    std::thread::scope(|scope| {
+        let long = scope.spawn(|| api.request("POST", "/apis/example.com/v1/longs", Some(&object)));
+        pause(Duration::from_millis(500));
+        assert!(!long.is_finished(), "it takes long: {:?}", long.join());
+        let honest = Stopwatch::start();
+        assert_eq!(api.request("GET", "/version", None).expect("an answer").code, 200);
+        assert!(honest.elapsed() < Duration::from_secs(2), "others wait {:?}", honest.elapsed());
+        let stopping = Stopwatch::start();
+        assert_eq!(server.stop(), Exit::Code(0));
+        println!("stopped after {:.1?}", stopping.elapsed());
+        assert!(stopping.elapsed() < Duration::from_secs(10), "it stopped after {:?}", stopping.elapsed());
+    });
+}
 
 /// Runs a binary that must refuse: exit code, all the words in what it says, and not many more lines than one.
 #[track_caller]
@@ -214,7 +251,11 @@ fn endpoints_that_cannot_be_served(server: &ControlPlane) {
     }
 }
 
-on_embedded_only!(a_port_or_a_directory_that_is_not_free, endpoints_that_cannot_be_served);
+on_embedded_only!(
+    a_long_request_does_not_hold_up_the_end,
+    a_port_or_a_directory_that_is_not_free,
+    endpoints_that_cannot_be_served
+);
 
 /// The reconciler waits, says for whom, and goes on when it comes.
 fn a_provider_that_is_not_there(server: &ControlPlane) {

@@ -62,8 +62,8 @@ fn a_hundred_thousand_objects_are_soon_back(server: &ControlPlane) {
         took[2].as_millis(),
         resident_mebibytes(server),
     );
-    // The others were perhaps disturbed by what else this machine does.
-    assert!(took[0] < BACK, "it took {took:?}");
+    // One was perhaps disturbed by what else this machine does.
+    assert!(took[1] < BACK, "it took {took:?}");
 }
 
 on_embedded_only!(a_hundred_thousand_objects_are_soon_back);

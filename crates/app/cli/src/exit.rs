@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// A failure and the exit code that goes with it.
 #[derive(Debug)]
@@ -51,6 +52,9 @@ impl fmt::Display for Failure {
     }
 }
 
+/// How long tasks that were told to end may take to do so.
+const LEFT_OVER: Duration = Duration::from_secs(1);
+
 /// Runs a program to its end.
 pub(crate) fn run(program: impl Future<Output = Result<(), Failure>>) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
@@ -60,7 +64,10 @@ pub(crate) fn run(program: impl Future<Output = Result<(), Failure>>) -> ExitCod
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(program) {
+    let ended = runtime.block_on(program);
+    // What is still being worked at is nobody's any more: a request that takes long does not hold up the end.
+    runtime.shutdown_timeout(LEFT_OVER);
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("error: {failure}");

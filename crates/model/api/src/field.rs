@@ -118,8 +118,22 @@ impl fmt::Display for FieldError {
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),
+        Value::Number(number) if !number.is_i64() => number.as_f64().map_or_else(|| number.to_string(), go_float),
         other => other.to_string(),
     }
+}
+
+/// A float as Go prints it: the fewest digits that mean it, with an exponent from a million on.
+#[must_use]
+pub fn go_float(number: f64) -> String {
+    let scientific = format!("{number:e}");
+    let Some((digits, exponent)) = scientific.split_once('e') else { return scientific };
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if number == 0.0 || (-4..6).contains(&exponent) {
+        return number.to_string();
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{digits}e{sign}{:02}", exponent.abs())
 }
 
 /// A text in quotes, as Go writes it.
@@ -169,6 +183,22 @@ mod tests {
             ("e\u{301}", "\"e\u{301}\""),
         ] {
             assert_eq!(quoted(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn floats_are_printed_as_in_go() {
+        for (number, expected) in [
+            (0.0, "0"),
+            (1.5, "1.5"),
+            (123_456.5, "123456.5"),
+            (1_234_567.5, "1.2345675e+06"),
+            (9_223_372_036_854_775_808.0, "9.223372036854776e+18"),
+            (0.0001, "0.0001"),
+            (0.000_012, "1.2e-05"),
+            (-1e100, "-1e+100"),
+        ] {
+            assert_eq!(go_float(number), expected);
         }
     }
 

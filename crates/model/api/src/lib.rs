@@ -33,7 +33,7 @@ mod status;
 mod time;
 
 pub use condition::Condition;
-pub use field::{Fault, FieldError, FieldErrors, is_printable, quoted};
+pub use field::{Fault, FieldError, FieldErrors, go_float, is_printable, quoted};
 pub use json::{DEPTH_MAX, DecodeError, Decoded, decode};
 pub use kind::{GroupResource, Gvk, ObjectKey, version_rank};
 pub use meta::OwnerReference;

@@ -126,6 +126,7 @@ fn requirement(tokens: &mut Tokens<'_>) -> Result<(String, Test), SelectorError>
                     "values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
                 ))
             })?;
+            check_values(key, &[value.to_owned()])?;
             if greater { Test::Greater(bound) } else { Test::Less(bound) }
         }
         other => return Err(found(other, ", expected: in, notin, =, ==, !=, gt, lt")),
@@ -228,7 +229,10 @@ impl FieldSelector {
     /// # Errors
     /// A term has no `=`, `==` or `!=`, or a wrong escape.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        terms(text).into_iter().filter(|term| !term.is_empty()).map(term).collect::<Result<_, _>>().map(Self)
+        let tests: Vec<FieldTest> =
+            terms(text).into_iter().filter(|term| !term.is_empty()).map(term).collect::<Result<_, _>>()?;
+        // Nothing that equals nothing says nothing.
+        Ok(Self(tests.into_iter().filter(|test| !(test.field.is_empty() && test.value.is_empty())).collect()))
     }
 
     /// Whether it selects everything.
@@ -363,6 +367,10 @@ mod tests {
                 "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer",
             ),
             ("/a", "unable to parse requirement: <nil>: Invalid value: \"/a\": prefix part must be non-empty"),
+            (
+                "n>-5",
+                "unable to parse requirement: values[0][n]: Invalid value: \"-5\": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
+            ),
             ("a===b", "unable to parse requirement: found '=', expected: identifier"),
             ("!a=b", "found '=', expected: ',' or 'end of string'"),
             ("a notin", "unable to parse requirement: found '' expected: '('"),

@@ -1,5 +1,6 @@
 //! API errors, in the words of the real API server.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -117,13 +118,10 @@ impl Status {
     #[must_use]
     pub fn invalid(gvk: &Gvk, name: &str, errors: &[FieldError]) -> Self {
         let kind = if gvk.group.is_empty() { gvk.kind.clone() } else { format!("{}.{}", gvk.kind, gvk.group) };
-        let mut texts: Vec<String> = Vec::with_capacity(errors.len());
-        for text in errors.iter().map(ToString::to_string) {
-            // What two rules say is a cause twice, and said once.
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
-        }
+        // What two rules say is a cause twice, and said once.
+        let mut said = BTreeSet::new();
+        let texts = errors.iter().map(ToString::to_string).filter(|text| said.insert(text.clone()));
+        let texts: Vec<String> = texts.collect();
         let texts = if texts.len() == 1 { texts.concat() } else { format!("[{}]", texts.join(", ")) };
         let details = Details {
             name: name.to_owned(),

@@ -49,8 +49,11 @@ fn decode(patch: &Value) -> Result<Vec<Operation<'_>>, PatchError> {
 }
 
 fn decode_operation(operation: &Value) -> Result<Operation<'_>, PatchError> {
-    let Value::Object(members) = operation else {
-        return Err(unmarshal(operation, "Go value of type handlers.jsonPatchOp"));
+    let members = match operation {
+        Value::Object(members) => members,
+        // Go reads nothing into an operation, too, which is then none that it knows.
+        Value::Null => return Ok(Operation { op: "", path: "", from: "", value: &Value::Null }),
+        other => return Err(unmarshal(other, "Go value of type handlers.jsonPatchOp")),
     };
     let text = |name: &str| match members.get(name) {
         None | Some(Value::Null) => Ok(""),

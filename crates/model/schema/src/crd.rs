@@ -247,6 +247,7 @@ pub(crate) fn prepare(object: &mut Value, _old: Option<&Value>) {
         }
         tidy::version(version);
     }
+    tidy::definition(object);
     let storage = list(&object["spec"]["versions"]).find(|version| version["storage"] == true);
     let storage = storage.map(|version| version["name"].clone());
     if let Some(storage) = storage.filter(|_| object.get("status").is_some_and(Value::is_object))

@@ -111,7 +111,7 @@ impl Server {
             warnings.extend(hook.mutate(review, object).await?);
         }
         if *object != before {
-            let Incoming { value, .. } = incoming::patched(target, object.take(), FieldValidation::Ignore)?;
+            let Incoming { value, .. } = incoming::patched(target, object.take(), &[], FieldValidation::Ignore)?;
             *object = value;
         }
         Ok(warnings)

@@ -20,6 +20,7 @@ use crate::auth::User;
 use crate::body::Media;
 use crate::change::Change;
 use crate::delete::{DeleteOptions, Deleted};
+use crate::discovery;
 use crate::kinds::definitions;
 use crate::openapi;
 use crate::protobuf;
@@ -48,6 +49,7 @@ impl Server {
     {
         let (parts, body) = request.into_parts();
         let yaml = parts.uri.path().starts_with("/api") && respond::prefers_yaml(&parts.headers);
+        let pretty = respond::pretty::is_wanted(&parts);
         let (response, admitted) = match self.admit(&parts) {
             Ok(mut admitted) => {
                 let caller = admitted.caller.take();
@@ -55,7 +57,11 @@ impl Server {
             }
             Err(refusal) => (*refusal, None),
         };
-        let response = if yaml { respond::in_yaml(response).await } else { response };
+        let response = match (yaml, pretty) {
+            (true, _) => respond::in_yaml(response).await,
+            (false, true) => respond::pretty::printed(response),
+            (false, false) => response,
+        };
         let mut response = match admitted {
             Some(admitted) => admitted.holds(response),
             None => response,
@@ -74,12 +80,17 @@ impl Server {
         let Some(path) = plain(uri.path()) else { return respond::text(400, "400 Bad Request") };
         let Some(route) = route(&path) else { return respond::nowhere() };
         match route {
-            Route::Version => respond::json(200, &version()),
+            Route::Index => respond::json(200, &json!({"paths": discovery::paths(&self.kinds())})),
+            Route::Version if parts.method != Method::GET => respond::failure(&Status::method_not_allowed()),
+            Route::Version => match respond::negotiate(&parts.headers, Offer::Fixed) {
+                Ok(_) => respond::json(200, &version()),
+                Err(status) => respond::failure(&status),
+            },
             Route::OpenApiV2 => openapi::version_two(&parts.headers),
-            Route::Health => respond::text(200, "ok"),
+            Route::Health(check) => respond::text(200, health(check, uri.query().unwrap_or_default())),
             Route::Backup if parts.method == Method::GET => respond::download(self.store().backup()),
             Route::Backup => respond::failure(&Status::method_not_allowed()),
-            Route::Discovery(segments) => self.discovery(&segments, &parts.headers),
+            Route::Discovery(segments) => self.discovery(&parts.method, &segments, &parts.headers),
             Route::OpenApi(document) => self.openapi(document),
             Route::Resource(path) => {
                 if let Some(account) = path.token_of() {
@@ -354,6 +365,16 @@ where
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(Status::too_large(BODY_LIMIT)),
         Err(error) => Err(Status::bad_request(format!("cannot read the request body: {error}"))),
+    }
+}
+
+/// What a probe is told. A server that answers has its store: one whose store failed is gone.
+fn health(check: &str, query: &str) -> String {
+    let verbose = form_urlencoded::parse(query.as_bytes()).any(|(key, _)| key == "verbose");
+    if verbose && !check.contains('/') {
+        format!("[+]ping ok\n[+]store ok\n{check} check passed\n")
+    } else {
+        "ok".to_owned()
     }
 }
 

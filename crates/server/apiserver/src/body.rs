@@ -56,7 +56,7 @@ impl Document {
 impl Media {
     /// Reads the form from the headers. A body without a type is taken for JSON, as by the real server.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Self, Status> {
-        match content_type(headers) {
+        match content_type(headers).as_str() {
             "" | "application/json" => Ok(Self::Json),
             "application/yaml" => Ok(Self::Yaml),
             _ => Err(unsupported_media(OBJECTS)),
@@ -117,10 +117,32 @@ fn go_error(error: &str, body: &[u8]) -> String {
     format!("json parse error: invalid character {letter:?} {context}")
 }
 
-/// The media type of the body, without its parameters.
-pub(crate) fn content_type(headers: &HeaderMap) -> &str {
+/// The media type of the body, without its parameters, in small letters. One whose parameters cannot be read is none.
+pub(crate) fn content_type(headers: &HeaderMap) -> String {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    value.split(';').next().unwrap_or_default().trim()
+    let (media, parameters) = value.split_once(';').unwrap_or((value, ""));
+    if are_parameters(parameters) { media.trim().to_ascii_lowercase() } else { "malformed".to_owned() }
+}
+
+/// Whether a text is `name=value; name="value"`, and nothing else.
+fn are_parameters(text: &str) -> bool {
+    let is_token = |text: &str| {
+        let fits = |byte: u8| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?=".contains(&byte);
+        !text.is_empty() && text.bytes().all(fits)
+    };
+    let text = text.trim();
+    if text.is_empty() {
+        return true;
+    }
+    let Some((name, value)) = text.split_once('=') else { return false };
+    let (value, rest) = match value.strip_prefix('"') {
+        None => value.split_once(';').unwrap_or((value, "")),
+        Some(quoted) => match quoted.split_once('"') {
+            None => return false,
+            Some((_, rest)) => ("quoted", rest.trim_start().strip_prefix(';').unwrap_or(rest)),
+        },
+    };
+    is_token(name.trim()) && is_token(value.trim()) && are_parameters(rest)
 }
 
 /// 415.

@@ -19,10 +19,10 @@ const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+
 pub(crate) enum Change {
     /// The whole object, as sent.
     Replace(Incoming),
-    /// RFC 6902.
-    JsonPatch(Value),
-    /// RFC 7386.
-    MergePatch(Value),
+    /// RFC 6902, and what a strict reader objects to.
+    JsonPatch(Value, Vec<String>),
+    /// RFC 7386, and what a strict reader objects to.
+    MergePatch(Value, Vec<String>),
 }
 
 impl Change {
@@ -44,7 +44,7 @@ impl Change {
     pub(crate) fn patch(target: &Target, query: &Query, headers: &HeaderMap, body: &[u8]) -> Result<Self, Status> {
         let patch = || {
             query.refuse_force()?;
-            decode(body).map(|decoded| decoded.value).map_err(|_| Status::bad_request("invalid JSON patch"))
+            decode(body).map_err(|_| Status::bad_request("invalid JSON patch"))
         };
         let wrong = |found: &Value, wanted: &str| {
             let found = json_type(found);
@@ -52,16 +52,29 @@ impl Change {
                 "error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"
             ))
         };
-        match content_type(headers) {
-            "application/json-patch+json" => match patch()? {
-                list @ Value::Array(_) => Ok(Self::JsonPatch(list)),
-                other => Err(wrong(&other, "[]handlers.jsonPatchOp")),
-            },
-            "application/merge-patch+json" => match patch()? {
-                object @ Value::Object(_) => Ok(Self::MergePatch(object)),
-                Value::Null => Err(Status::bad_request("Invalid JSON Patch")),
-                other => Err(wrong(&other, "map[string]interface {}")),
-            },
+        match content_type(headers).as_str() {
+            "application/json-patch+json" => {
+                let patch = patch()?;
+                match patch.value {
+                    Value::Array(ref operations) => {
+                        let findings = operation_findings(operations, &patch.duplicates);
+                        Ok(Self::JsonPatch(patch.value, findings))
+                    }
+                    // Nothing is no operations.
+                    Value::Null => Ok(Self::JsonPatch(json!([]), Vec::new())),
+                    other => Err(wrong(&other, "[]handlers.jsonPatchOp")),
+                }
+            }
+            "application/merge-patch+json" => {
+                let patch = patch()?;
+                match patch.value {
+                    object @ Value::Object(_) => {
+                        Ok(Self::MergePatch(object, patch.duplicates.iter().map(|path| duplicate("", path)).collect()))
+                    }
+                    Value::Null => Err(Status::bad_request("Invalid JSON Patch")),
+                    other => Err(wrong(&other, "map[string]interface {}")),
+                }
+            }
             "application/strategic-merge-patch+json" | "application/apply-patch+yaml" => {
                 Err(unsupported_media(PATCH_TYPES))
             }
@@ -84,7 +97,7 @@ impl Change {
                 meta::of(&mut sent.value).remove("resourceVersion");
                 Ok(Some(sent))
             }
-            Self::Replace(_) | Self::JsonPatch(_) | Self::MergePatch(_) => Ok(None),
+            Self::Replace(_) | Self::JsonPatch(..) | Self::MergePatch(..) => Ok(None),
         }
     }
 
@@ -92,26 +105,56 @@ impl Change {
     pub(crate) fn applied(&self, target: &Target, query: &Query, old: &Value) -> Result<Incoming, Status> {
         let scaled = target.part == Part::Scale;
         let mut value = if scaled { scale::before(target, old)? } else { old.clone() };
-        match self {
+        let findings = match self {
             Self::Replace(sent) if scaled => {
-                let value = scale::applied(target, &sent.value, old)?;
+                let value = scale::applied(target, &sent.value, old, false)?;
                 return Ok(Incoming { value, warnings: sent.warnings.clone() });
             }
             Self::Replace(sent) => return Ok(sent.clone()),
-            Self::MergePatch(patch) => concert_merge::merge_patch(&mut value, patch),
-            Self::JsonPatch(patch) => {
-                concert_merge::json_patch(&mut value, patch).map_err(|error| patch_failure(&error))?
+            Self::MergePatch(patch, findings) => {
+                concert_merge::merge_patch(&mut value, patch);
+                findings
             }
-        }
+            Self::JsonPatch(patch, findings) => {
+                concert_merge::json_patch(&mut value, patch).map_err(|error| patch_failure(&error))?;
+                findings
+            }
+        };
         if scaled {
-            let value = scale::applied(target, &value, old)?;
+            let value = scale::applied(target, &value, old, true)?;
             return Ok(Incoming { value, warnings: Vec::new() });
         }
         if !value.is_object() {
             return Err(Status::bad_request("the patch does not leave an object"));
         }
-        incoming::patched(target, value, query.field_validation)
+        incoming::patched(target, value, findings, query.field_validation)
     }
+}
+
+fn duplicate(what: &str, path: &str) -> String {
+    format!("{what}duplicate field {path:?}")
+}
+
+/// What a strict reader objects to in the operations of a patch, and in what they put into the object.
+fn operation_findings(operations: &[Value], duplicates: &[String]) -> Vec<String> {
+    const KNOWN: [&str; 4] = ["op", "path", "from", "value"];
+    const PATCH: &str = "json patch ";
+    let mut findings = Vec::new();
+    let mut left = Vec::new();
+    for (place, operation) in operations.iter().enumerate() {
+        let (at, value) = (format!("[{place}]."), format!("[{place}].value"));
+        let here = duplicates.iter().filter(|path| path.starts_with(&at));
+        let (within, beside): (Vec<&String>, Vec<&String>) = here.partition(|path| path.starts_with(&value));
+        let names = operation.as_object().into_iter().flat_map(|members| members.keys());
+        let unknown = names.filter(|name| !KNOWN.contains(&name.as_str()));
+        findings.extend(within.iter().map(|path| duplicate(PATCH, path)));
+        findings.extend(unknown.map(|name| format!("{PATCH}unknown field \"{at}{name}\"")));
+        findings.extend(beside.iter().map(|path| duplicate(PATCH, path)));
+        let target = operation["path"].as_str().unwrap_or_default().trim_start_matches('/').replace('/', ".");
+        left.extend(within.iter().map(|path| duplicate("", &format!("{target}{}", &path[value.len()..]))));
+    }
+    findings.extend(left);
+    findings
 }
 
 fn patch_failure(error: &concert_merge::PatchError) -> Status {
@@ -150,8 +193,8 @@ pub(crate) fn check_revision(target: &Target, sent: &Value, entry: &Stored, chan
         return Err(Status::conflict(&target.resource.id, name));
     }
     let in_patch = match change {
-        Change::MergePatch(patch) => patch["metadata"]["resourceVersion"].is_string(),
-        Change::JsonPatch(patch) => patch.to_string().contains("/metadata/resourceVersion"),
+        Change::MergePatch(patch, _) => patch["metadata"]["resourceVersion"].is_string(),
+        Change::JsonPatch(patch, _) => patch.to_string().contains("/metadata/resourceVersion"),
         Change::Replace(sent) => !meta::text(&sent.value, "resourceVersion").is_empty(),
     };
     Ok(in_patch)

@@ -4,7 +4,7 @@
 //! in another namespace) dangles. An object is deleted when it has references and none of them holds it any more; if
 //! some do, the others are dropped. An owner that is deleted in the foreground waits for the dependents that block it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::Arc;
 
 use concert_api::{Gvk, ObjectKey, OwnerReference};
@@ -118,7 +118,8 @@ impl Ledger {
         if before != after {
             self.index(&event.key, before, false);
             self.index(&event.key, after, true);
-            for owner in before.iter().filter(|owner| !after.contains(owner)) {
+            let kept: HashSet<&OwnerReference> = after.iter().collect();
+            for owner in before.iter().filter(|owner| !kept.contains(owner)) {
                 // It may have waited for this one.
                 self.pending_owner(owner, &event.key.object, kinds);
             }

@@ -1,12 +1,12 @@
 //! What this server serves: `/api`, `/apis` and below, in one document or many.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use concert_api::{Gvk, version_rank};
-use http::{HeaderMap, HeaderValue, Response, header};
+use concert_api::{Gvk, Status, version_rank};
+use http::{HeaderMap, HeaderValue, Method, Response, header};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -28,7 +28,7 @@ pub(crate) struct Documents {
 
 impl Server {
     /// Answers a discovery path.
-    pub(crate) fn discovery(&self, segments: &[&str], headers: &HeaderMap) -> Response<Body> {
+    pub(crate) fn discovery(&self, method: &Method, segments: &[&str], headers: &HeaderMap) -> Response<Body> {
         let kinds = self.kinds();
         // Only the documents of built-in versions are routed by media type.
         let is_custom = |group: &str| kinds.iter().any(|one| *one.id.group == *group && one.is_custom());
@@ -37,6 +37,10 @@ impl Server {
             ["apis", group, _] => !is_custom(group),
             _ => false,
         };
+        // And only these look at the method.
+        if routed && method != Method::GET {
+            return respond::failure(&Status::method_not_allowed());
+        }
         let offer = Offer::Discovery { routed, aggregated: segments.len() == 1 };
         let form = match respond::negotiate(headers, offer) {
             Ok(form) => form,
@@ -64,6 +68,20 @@ impl Server {
             None => respond::nowhere(),
         }
     }
+}
+
+/// The paths there are, in order.
+pub(crate) fn paths(kinds: &Kinds) -> BTreeSet<String> {
+    let fixed = ["/api", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"];
+    let mut paths: BTreeSet<String> = fixed.map(str::to_owned).into();
+    for (group, version) in kinds.group_versions().keys() {
+        if group.is_empty() {
+            paths.insert(format!("/api/{version}"));
+        } else {
+            paths.extend([format!("/apis/{group}"), format!("/apis/{group}/{version}")]);
+        }
+    }
+    paths
 }
 
 fn aggregated_answer(document: &Bytes, version: &str) -> Response<Body> {

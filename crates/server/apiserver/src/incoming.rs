@@ -59,15 +59,21 @@ pub(crate) fn read(
     }
     whole_numbers(&mut value);
     check_type(target, &mut value, body)?;
-    finish(target, value, Some(&document), validation)
+    finish(target, value, Sent::Whole(&document), validation)
 }
 
-/// Prunes and defaults an object that a patch has made, as if it had been sent.
-pub(crate) fn patched(target: &Target, mut value: Value, validation: FieldValidation) -> Result<Incoming, Status> {
+/// Prunes and defaults an object that a patch has made, as if it had been sent. `findings` are those of the patch itself.
+pub(crate) fn patched(
+    target: &Target,
+    mut value: Value,
+    findings: &[String],
+    validation: FieldValidation,
+) -> Result<Incoming, Status> {
     whole_numbers(&mut value);
     check_patched_version(target, &value)?;
     let shown = value.to_string();
-    let read = check_type(target, &mut value, b"").and_then(|()| finish(target, value, None, validation));
+    let read =
+        check_type(target, &mut value, b"").and_then(|()| finish(target, value, Sent::Patch(findings), validation));
     read.map_err(|status| unreadable(&shown, status))
 }
 
@@ -94,12 +100,16 @@ fn unreadable(shown: &str, status: Status) -> Status {
     Status::invalid(&concert_api::Gvk::new("", "", ""), "", &[error])
 }
 
-fn finish(
-    target: &Target,
-    mut value: Value,
-    sent: Option<&Document>,
-    validation: FieldValidation,
-) -> Result<Incoming, Status> {
+/// What a client sent.
+#[derive(Clone, Copy)]
+enum Sent<'a> {
+    /// The object.
+    Whole(&'a Document),
+    /// A patch of it, to which a strict reader objects so.
+    Patch(&'a [String]),
+}
+
+fn finish(target: &Target, mut value: Value, sent: Sent<'_>, validation: FieldValidation) -> Result<Incoming, Status> {
     let version = target.version();
     let kind = &version.gvk.kind;
     let unhandled =
@@ -114,8 +124,10 @@ fn finish(
         None => {
             if let Some(fault) = version.schema.decode_fault(&value) {
                 // What a patch leaves has its own words around it.
-                let fault = if sent.is_some() { unhandled(&fault) } else { fault };
-                return Err(Status::bad_request(fault));
+                return Err(Status::bad_request(match sent {
+                    Sent::Whole(_) => unhandled(&fault),
+                    Sent::Patch(_) => fault,
+                }));
             }
             version.schema.prune(&mut value)
         }
@@ -123,11 +135,22 @@ fn finish(
     let unknown: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
     let warnings = match validation {
         FieldValidation::Ignore => Vec::new(),
-        FieldValidation::Warn => [sent.map(Document::warnings).unwrap_or_default(), unknown].concat(),
+        FieldValidation::Warn => match sent {
+            Sent::Whole(document) => [document.warnings(), unknown].concat(),
+            Sent::Patch(findings) => [findings, &unknown].concat(),
+        },
         FieldValidation::Strict => {
-            let refusals = [sent.map(Document::refusals).unwrap_or_default(), unknown].concat();
+            let found = match sent {
+                Sent::Whole(document) => document.refusals(),
+                Sent::Patch(findings) => findings.to_vec(),
+            };
+            let refusals = [found, unknown].concat();
             if !refusals.is_empty() {
-                return Err(Status::bad_request(unhandled(&format!("strict decoding error: {}", refusals.join(", ")))));
+                let refusal = format!("strict decoding error: {}", refusals.join(", "));
+                return Err(Status::bad_request(match sent {
+                    Sent::Whole(_) => unhandled(&refusal),
+                    Sent::Patch(_) => refusal,
+                }));
             }
             Vec::new()
         }

@@ -42,9 +42,13 @@ pub struct ConnectionLimits {
     pub header_bytes: u32,
     /// Headers of an HTTP/1 request.
     pub header_count: usize,
-    /// Bytes of the body of a refused HTTP/1 request that are passed over, so that the connection can go on; if there are
-    /// more, it is closed after the answer.
+    /// Bytes of the body of a refused request that are passed over, so that the answer is seen and the connection can go on;
+    /// if there are more, an HTTP/1 connection is closed after the answer, and an HTTP/2 request reset.
     pub unread: usize,
+    /// The same where it is not known who sent it.
+    pub unread_of_strangers: usize,
+    /// And for how long: what is small comes with the headers.
+    pub patience_with_strangers: Duration,
     /// HTTP/2 requests at once on one connection: client-go puts all its watches on one.
     pub streams: u32,
     /// Requests that were taken back before they were looked at.
@@ -73,7 +77,9 @@ impl Default for ConnectionLimits {
             headers: Duration::from_secs(30),
             header_bytes: 16 << 10,
             header_count: 100,
-            unread: 256 << 10,
+            unread: 4 << 20,
+            unread_of_strangers: 16 << 10,
+            patience_with_strangers: Duration::from_secs(1),
             streams: 1000,
             pending_resets: 20,
             error_resets: 1024,

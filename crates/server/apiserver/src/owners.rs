@@ -1,5 +1,7 @@
 //! Rules of `metadata.ownerReferences` and `metadata.finalizers`, in the words of the real server.
 
+use std::collections::BTreeSet;
+
 use concert_api::{Fault, FieldError, FieldErrors, Gvk, OwnerReference, meta, names};
 use serde_json::Value;
 
@@ -23,16 +25,15 @@ pub(crate) enum Stage {
 /// Removes owners that are named twice; gives a warning if there were any.
 pub(crate) fn deduplicate(object: &mut Value, stage: Stage) -> Option<String> {
     let owners = object.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut)?;
-    let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
+    let mut seen = BTreeSet::new();
     let mut duplicates = Vec::new();
-    for owner in owners.drain(..) {
-        if kept.contains(&owner) {
+    owners.retain(|owner| {
+        let is_new = seen.insert(owner.to_string());
+        if !is_new {
             duplicates.push(owner["uid"].as_str().unwrap_or_default().to_owned());
-        } else {
-            kept.push(owner);
         }
-    }
-    *owners = kept;
+        is_new
+    });
     let when = match stage {
         Stage::Sent => "",
         Stage::Admitted => " after mutating admission happens",
@@ -122,7 +123,7 @@ pub(crate) fn check_finalizers(target: &Target, object: &Value) -> FieldErrors {
 
 /// What the author of a custom resource should know about its new finalizers.
 pub(crate) fn finalizer_warnings(target: &Target, object: &Value, old: Option<&Value>) -> Vec<String> {
-    let before = old.map(meta::finalizers).unwrap_or_default();
+    let before: BTreeSet<&str> = old.map(meta::finalizers).unwrap_or_default().into_iter().collect();
     let new = meta::finalizers(object).into_iter().filter(|one| !before.contains(one));
     let bare = new.filter(|one| target.resource.is_custom() && is_bare(one));
     bare.map(|one| {

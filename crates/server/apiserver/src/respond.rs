@@ -1,5 +1,7 @@
 //! Answers: what the client accepts, and bodies in that form.
 
+pub(crate) mod pretty;
+
 use std::convert::Infallible;
 
 use bytes::Bytes;
@@ -44,6 +46,8 @@ pub(crate) enum Offer {
     Builtin(Count),
     /// Documents about what is served.
     Discovery { routed: bool, aggregated: bool },
+    /// Something that is always JSON.
+    Fixed,
 }
 
 const JSON: &str = "application/json";
@@ -58,7 +62,8 @@ impl Offer {
             (Self::Custom | Self::Builtin(_), Form::Table(_) | Form::Metadata(..)) => true,
             (Self::Discovery { aggregated, .. }, Form::AggregatedDiscovery(_)) => aggregated,
             (Self::Custom | Self::Builtin(_), Form::AggregatedDiscovery(_))
-            | (Self::Discovery { .. }, Form::Table(_) | Form::Metadata(..)) => false,
+            | (Self::Discovery { .. }, Form::Table(_) | Form::Metadata(..))
+            | (Self::Fixed, Form::Table(_) | Form::Metadata(..) | Form::AggregatedDiscovery(_)) => false,
         }
     }
 
@@ -68,9 +73,11 @@ impl Offer {
             Self::Custom | Self::Discovery { routed: false, .. } => return Ok(()),
             Self::Builtin(Count::Many) => format!("{REPRESENTATIONS}, {STREAMS}"),
             Self::Builtin(Count::One) | Self::Discovery { .. } => REPRESENTATIONS.to_owned(),
+            Self::Fixed => JSON.to_owned(),
         };
         let media = |clause: &str| clause.split(';').next().unwrap_or_default().trim().to_owned();
-        let routed = |clause: &str| clause == "*/*" || REPRESENTATIONS.split(", ").any(|one| one == clause);
+        let known = if matches!(self, Self::Fixed) { JSON } else { REPRESENTATIONS };
+        let routed = |clause: &str| clause == "*/*" || known.split(", ").any(|one| one == clause);
         if accepts.split(',').any(|clause| routed(&media(clause))) {
             return Ok(());
         }

@@ -16,7 +16,8 @@ const GENERATED_BASE: usize = 58;
 /// Makes `metadata` of a new object what the server decides it to be.
 pub(crate) fn prepare_new(target: &Target, object: &mut Value, now: Time, random: &Random) -> Result<(), Status> {
     check_namespace(target, object)?;
-    if !meta::text(object, "resourceVersion").is_empty() {
+    // What is no revision does not count.
+    if meta::text(object, "resourceVersion").parse().is_ok_and(|revision: u64| revision > 0) {
         let message = "resourceVersion should not be set on objects to be created";
         return Err(Status::failure(500, "", message));
     }
@@ -152,7 +153,7 @@ fn fixed_errors(object: &Value, old: &Value, sent: &Value) -> FieldErrors {
         errors.push(FieldError::invalid(format!("metadata.{grace}"), wanted.clone(), "field is immutable"));
     }
     if meta::is_deleting(old) {
-        let before = meta::finalizers(old);
+        let before: std::collections::BTreeSet<&str> = meta::finalizers(old).into_iter().collect();
         let new: Vec<String> = meta::finalizers(object)
             .into_iter()
             .filter(|one| !before.contains(one))

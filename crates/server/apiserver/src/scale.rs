@@ -105,7 +105,8 @@ fn wrong_replicas(scale: &Value) -> Option<&'static str> {
 }
 
 /// The object with the replicas of a changed Scale. The version that the Scale names counts for the object.
-pub(crate) fn applied(target: &Target, scale: &Value, old: &Value) -> Result<Value, Status> {
+/// In a replaced one the uid counts as well, a patch does not reach it.
+pub(crate) fn applied(target: &Target, scale: &Value, old: &Value, is_patch: bool) -> Result<Value, Status> {
     if let Some(found) = wrong_replicas(scale) {
         let why = format!("json: cannot unmarshal {found} into Go struct field ScaleSpec.spec.replicas of type int32");
         let error = FieldError::invalid("patch", scale.to_string(), why);
@@ -126,6 +127,10 @@ pub(crate) fn applied(target: &Target, scale: &Value, old: &Value) -> Result<Val
         "resourceVersion",
         if seen.is_empty() { meta::text(old, "resourceVersion") } else { seen },
     );
+    let uid = meta::text(scale, "uid");
+    if !uid.is_empty() && !is_patch {
+        meta::set_text(&mut object, "uid", uid);
+    }
     let name = meta::text(scale, "name");
     if !name.is_empty() {
         meta::set_text(&mut object, "name", name);
@@ -176,6 +181,7 @@ fn go_text(value: &Value) -> String {
             let members: Vec<String> = members.iter().map(|(key, value)| format!("{key}:{}", go_text(value))).collect();
             format!("map[{}]", members.join(" "))
         }
+        Value::Number(number) if !number.is_i64() => concert_api::go_float(number.as_f64().unwrap_or_default()),
         Value::Bool(_) | Value::Number(_) => value.to_string(),
     }
 }

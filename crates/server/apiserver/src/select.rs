@@ -121,16 +121,18 @@ fn path_of(target: &Target, field: &str) -> Option<Place> {
         let path = target.version().selectable.iter().find(|path| path.text().strip_prefix('.') == Some(field))?;
         return Some(Place::At(path.members()?.into_iter().map(str::to_owned).collect()));
     }
+    let is_core = resource.id.group.is_empty();
     match (resource.kind.as_str(), field) {
         ("Secret", "type") | ("Namespace", "status.phase") => Some(at(field)),
-        ("Event", "reason" | "type" | "reportingComponent") => Some(at(field)),
-        ("Event", "reportingController") => Some(at("reportingComponent")),
-        ("Event", "source") => {
+        ("Event", "reason" | "type") => Some(at(field)),
+        ("Event", "reportingController") if !is_core => Some(at("reportingComponent")),
+        ("Event", "reportingComponent") if is_core => Some(at(field)),
+        ("Event", "source") if is_core => {
             let steps = |path: &str| path.split('.').map(str::to_owned).collect();
             Some(Place::Either(steps("source.component"), steps("reportingComponent")))
         }
         ("Event", field) => {
-            let prefix = if resource.id.group.is_empty() { "involvedObject." } else { "regarding." };
+            let prefix = if is_core { "involvedObject." } else { "regarding." };
             let name = field.strip_prefix(prefix)?;
             EVENT_FIELDS.iter().find(|(known, _)| *known == name).map(|(_, path)| at(path))
         }

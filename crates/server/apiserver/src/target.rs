@@ -29,8 +29,10 @@ pub(crate) enum Route<'a> {
     OpenApiV2,
     /// `/version`.
     Version,
-    /// `/healthz`, `/livez`, `/readyz`.
-    Health,
+    /// `/healthz`, `/livez`, `/readyz`, and single checks below: which.
+    Health(&'a str),
+    /// `/`: what paths there are.
+    Index,
     /// [`BACKUP_PATH`].
     Backup,
     /// A resource, a namespace's resources, or one object.
@@ -69,7 +71,8 @@ pub(crate) fn route(path: &str) -> Option<Route<'_>> {
     match segments.as_slice() {
         ["version"] => Some(Route::Version),
         ["concert", "backup"] => Some(Route::Backup),
-        ["healthz" | "livez" | "readyz", ..] => Some(Route::Health),
+        ["healthz" | "livez" | "readyz", ..] => Some(Route::Health(relative.trim_end_matches('/'))),
+        [""] => Some(Route::Index),
         ["openapi", "v2"] => Some(Route::OpenApiV2),
         ["openapi", "v3"] => Some(Route::OpenApi(None)),
         ["openapi", "v3", ..] => relative.strip_prefix("openapi/v3/").map(|rest| Route::OpenApi(Some(rest))),
@@ -278,7 +281,6 @@ pub(crate) struct Query {
     pub(crate) timeout_seconds: Option<u64>,
     pub(crate) field_validation: FieldValidation,
     pub(crate) include_object: String,
-    pub(crate) pretty: bool,
     pub(crate) dry_run: bool,
     /// `propagationPolicy` and `orphanDependents`: what a delete without a body asks for.
     pub(crate) propagation: Option<String>,
@@ -295,6 +297,9 @@ impl Query {
         let mut parsed = Self::default();
         let mut dry_run: Vec<String> = Vec::new();
         let mut seen = Vec::new();
+        // Only these have options of lists.
+        let lists = matches!(*method, Method::GET | Method::HEAD | Method::DELETE);
+        let mut timeout = String::new();
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
             // The first of several counts, but for the one that is a list.
             if key != "dryRun" && seen.contains(&key) {
@@ -309,14 +314,14 @@ impl Query {
                 "sendInitialEvents" => parsed.initial_events = Some(is_true(&value)),
                 "resourceVersion" => parsed.resource_version = value.into_owned(),
                 "resourceVersionMatch" => parsed.version_match = value.into_owned(),
-                "limit" => parsed.limit = usize::try_from(integer(&value)?).unwrap_or(0),
+                "limit" if lists => parsed.limit = usize::try_from(integer(&value)?).unwrap_or(0),
                 "continue" => parsed.continue_token = value.into_owned(),
-                "timeoutSeconds" => {
+                "timeoutSeconds" if lists => {
                     parsed.timeout_seconds = u64::try_from(integer(&value)?).ok().filter(|seconds| *seconds > 0);
                 }
                 "fieldValidation" => parsed.field_validation = field_validation(method, &value)?,
                 "includeObject" => parsed.include_object = value.into_owned(),
-                "pretty" => parsed.pretty = is_true(&value),
+                "timeout" => timeout = value.into_owned(),
                 "dryRun" => dry_run.push(value.into_owned()),
                 "fieldManager" if matches!(*method, Method::POST | Method::PUT | Method::PATCH) => {
                     check_manager(&value).map_err(|error| invalid(method, error))?;
@@ -333,6 +338,9 @@ impl Query {
             }
         }
         parsed.dry_run = is_dry(method, &dry_run)?;
+        if !parsed.watch {
+            check_timeout(&timeout)?;
+        }
         Ok(parsed)
     }
 
@@ -351,11 +359,20 @@ pub(crate) fn is_true(value: &str) -> bool {
     !matches!(value.to_ascii_lowercase().as_str(), "false" | "0")
 }
 
-/// An integer as Go reads it; empty is 0.
-fn integer(text: &str) -> Result<i64, Status> {
-    if text.is_empty() {
-        return Ok(0);
+/// How long a request may take can be said, if it is a time.
+fn check_timeout(text: &str) -> Result<(), Status> {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if text.is_empty() || unsigned == "0" || concert_api::go_duration(unsigned).is_some() {
+        return Ok(());
     }
+    let is_number = !unsigned.is_empty() && unsigned.bytes().all(|byte| byte.is_ascii_digit());
+    let wrong = if is_number { "missing unit in" } else { "invalid" };
+    let text = quoted(text);
+    Err(Status::bad_request(format!("invalid timeout specified in the request URL - time: {wrong} duration {text}")))
+}
+
+/// An integer as Go reads it.
+fn integer(text: &str) -> Result<i64, Status> {
     text.parse().map_err(|_| Status::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))
 }
 
@@ -447,8 +464,8 @@ mod tests {
             ("/api/", "Discovery([\"api\"])"),
             ("/apis/g/v1/namespaces/n/files/a/status/x", "g/v1/files Some(\"n\") Some(\"a\") Some(\"status\")"),
             ("/apis/g/v1/files/a/b/c/d", "g/v1/files None Some(\"a\") Some(\"b\")"),
-            ("/readyz/ping", "Health"),
-            ("/", "nowhere"),
+            ("/readyz/ping", "Health(\"readyz/ping\")"),
+            ("/", "Index"),
             ("/openapi/v3/apis/g/v1", "OpenApi(Some(\"apis/g/v1\"))"),
         ] {
             assert_eq!(shown(path), expected, "{path}");

@@ -64,12 +64,16 @@ impl Server {
             self.prepare_created(target, &mut object).map_err(|status| status.warning(&warnings))?;
             warnings.extend(advice(target, &object, None));
             warnings.extend(self.consult(&review, &object).await?);
+            let key = target.key(&name);
             if query.dry_run {
-                let object = encode::finished(target.version(), &object, "");
-                return Ok(Written { code: 201, object, warnings });
+                if self.store().snapshot().get(&key).is_none() {
+                    let object = encode::finished(target.version(), &object, "");
+                    return Ok(Written { code: 201, object, warnings });
+                }
+                self.check_taken(target, &sent, &name, attempt)?;
+                continue;
             }
             let op = Op::Put(encode::draft(&target.resource, target.version(), &object));
-            let key = target.key(&name);
             match self.write(Write { key: key.clone(), expect: Expect::Absent, guards, op }).await {
                 Ok(entry) => {
                     let object = encode::served(&target.resource, target.version(), &entry);
@@ -77,18 +81,22 @@ impl Server {
                 }
                 // What it depends on has changed meanwhile: look again.
                 Err(WriteError::Conflict { key: at_fault, .. }) if at_fault != key && attempt < WRITE_TRIES => {}
-                Err(WriteError::Conflict { .. }) => {
-                    let generated = meta::text(&sent, "name").is_empty();
-                    if !generated || attempt >= NAME_TRIES {
-                        let snapshot = self.store().snapshot();
-                        let deleting = snapshot.get(&key).is_some_and(|entry| entry.beside.is_deleting());
-                        return Err(name_taken(target, &name, generated, deleting));
-                    }
-                }
+                Err(WriteError::Conflict { .. }) => self.check_taken(target, &sent, &name, attempt)?,
                 Err(error) => return Err(refused(&error)),
             }
         }
         Err(Status::internal("no name was free"))
+    }
+
+    /// Refuses a name that is taken, unless it was made here and another can be tried.
+    fn check_taken(&self, target: &Target, sent: &Value, name: &str, attempt: usize) -> Result<(), Status> {
+        let generated = meta::text(sent, "name").is_empty();
+        if generated && attempt < NAME_TRIES {
+            return Ok(());
+        }
+        let snapshot = self.store().snapshot();
+        let deleting = snapshot.get(&target.key(name)).is_some_and(|entry| entry.beside.is_deleting());
+        Err(name_taken(target, name, generated, deleting))
     }
 
     /// The strategy and the rules for a new object.

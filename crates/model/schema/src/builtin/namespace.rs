@@ -46,7 +46,7 @@ fn member<'a>(object: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<Str
     member.as_object_mut().expect("it was just made one")
 }
 
-pub(super) fn check(object: &Value, _old: Option<&Value>) -> FieldErrors {
+pub(super) fn check(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let (phase, deleting) = (&object["status"]["phase"], object["metadata"]["deletionTimestamp"].is_string());
     if deleting && phase != "Terminating" {
@@ -59,7 +59,8 @@ pub(super) fn check(object: &Value, _old: Option<&Value>) -> FieldErrors {
     }
     let finalizers = object["spec"]["finalizers"].as_array().into_iter().flatten().filter_map(Value::as_str);
     for (index, finalizer) in finalizers.enumerate() {
-        let place = format!("spec.finalizers[{index}]");
+        // Of a new one the place is not told.
+        let place = if old.is_some() { format!("spec.finalizers[{index}]") } else { "spec.finalizers".to_owned() };
         let mut fail = |detail: String| errors.push(FieldError::invalid(&place, finalizer, detail));
         names::qualified_faults(finalizer).into_iter().for_each(&mut fail);
         if finalizer != FINALIZER && !finalizer.contains('/') {

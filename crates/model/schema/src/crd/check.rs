@@ -99,12 +99,17 @@ fn check_versions(versions: &Value, errors: &mut FieldErrors) -> Vec<Schema> {
         for fault in dns_1035_faults(&name) {
             errors.push(FieldError::invalid(format!("{at}.name"), name.as_str(), fault.clone()));
             // The first one has a second place in the real server's form of it.
-            errors.extend((index == 0).then(|| FieldError::invalid("spec.version", name.as_str(), fault)));
+            let has_another = index == 0 && !name.is_empty();
+            errors.extend(has_another.then(|| FieldError::invalid("spec.version", name.as_str(), fault)));
         }
         let warning = &version["deprecationWarning"];
         if warning.is_string() && version["deprecated"] != true {
             let field = format!("{at}.deprecationWarning");
             errors.push(FieldError::invalid(field, warning.clone(), "can only be set for deprecated versions"));
+        }
+        if warning == "" {
+            let field = format!("{at}.deprecationWarning");
+            errors.push(FieldError::invalid(field, "", "must not be an empty string"));
         }
         schemas.extend(check_version(version, &all, &at, errors));
     }

@@ -36,6 +36,19 @@ const OF_RULES: [&str; 3] = ["message", "messageExpression", "fieldPath"];
 const OF_VERSIONS: [&str; 3] = ["deprecated", "additionalPrinterColumns", "selectableFields"];
 const OF_COLUMNS: [&str; 3] = ["description", "format", "priority"];
 
+/// Drops what is empty from a definition, but for its versions.
+pub(super) fn definition(definition: &mut Value) {
+    let spec = definition.get_mut("spec").and_then(Value::as_object_mut);
+    if let Some(spec) = spec {
+        drop_empty(spec, &["preserveUnknownFields"]);
+        // A conversion that asks nobody has nobody to ask.
+        let conversion = spec.get_mut("conversion").and_then(Value::as_object_mut);
+        if let Some(conversion) = conversion.filter(|conversion| conversion["strategy"] != "Webhook") {
+            drop_empty(conversion, &["webhook"]);
+        }
+    }
+}
+
 /// Drops what is empty from a version of a definition.
 pub(super) fn version(version: &mut Map<String, Value>) {
     drop_empty(version, &OF_VERSIONS);

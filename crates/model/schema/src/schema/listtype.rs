@@ -56,11 +56,33 @@ fn keys_of(item: &Value, keys: &[String]) -> Option<Value> {
     Some(Value::Object(present.collect::<Map<_, _>>()))
 }
 
-/// The item of an old map list with the same keys.
-pub(super) fn counterpart<'a>(schema: &Schema, item: &Value, old: Option<&'a Value>) -> Option<&'a Value> {
-    let Some(ListType::Map(keys)) = schema.list_type() else { return None };
-    let identity = keys_of(item, keys)?;
-    old?.as_array()?.iter().find(|other| keys_of(other, keys).as_ref() == Some(&identity))
+/// The items of an old map list by their keys: found at once, however many there are.
+pub(super) struct Counterparts<'s, 'v> {
+    keys: &'s [String],
+    items: BTreeMap<String, &'v Value>,
+}
+
+impl<'s, 'v> Counterparts<'s, 'v> {
+    /// Of the list that stood where a list of this schema stands; of other lists no item has one.
+    pub(super) fn new(schema: &'s Schema, old: Option<&'v Value>) -> Self {
+        let Some(ListType::Map(keys)) = schema.list_type() else { return Self { keys: &[], items: BTreeMap::new() } };
+        let mut items = BTreeMap::new();
+        for item in old.and_then(Value::as_array).into_iter().flatten() {
+            if let Some(identity) = keys_of(item, keys) {
+                // Of several the first counts.
+                items.entry(identity.to_string()).or_insert(item);
+            }
+        }
+        Self { keys, items }
+    }
+
+    /// The old item with the same keys.
+    pub(super) fn of(&self, item: &Value) -> Option<&'v Value> {
+        if self.items.is_empty() {
+            return None;
+        }
+        self.items.get(&keys_of(item, self.keys)?.to_string()).copied()
+    }
 }
 
 /// Whether a value is as it was, the way the real server compares: the order of a map list does not matter, and an
@@ -76,13 +98,38 @@ pub(super) fn unchanged(schema: &Schema, value: &Value, old: &Value) -> bool {
         }
         (Value::Array(items), Value::Array(before)) => match (schema.list_type(), schema.items()) {
             (Some(ListType::Map(_)), Some(child)) => {
-                let same = |item: &Value| {
-                    counterpart(schema, item, Some(old)).is_some_and(|before| unchanged(child, item, before))
-                };
+                let counterparts = Counterparts::new(schema, Some(old));
+                let same = |item: &Value| counterparts.of(item).is_some_and(|before| unchanged(child, item, before));
                 items.len() == before.len() && items.iter().all(same)
             }
             _ => items == before,
         },
         _ => value == old,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Twenty thousand items are looked up, not searched for: otherwise this test takes minutes.
+    #[test]
+    fn long_map_lists_are_compared_at_once() {
+        let source = json!({"type": "object", "properties": {"list": {
+            "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+            "items": {"type": "object", "required": ["name"], "properties": {
+                "name": {"type": "string"}, "size": {"type": "integer"},
+            }},
+        }}});
+        let schema = Schema::compile(&source, "spec").unwrap();
+        let item = |number: usize| json!({"name": format!("n{number}"), "size": number});
+        let old = json!({"list": (0..20_000).map(item).collect::<Vec<_>>()});
+        let mut new = json!({"list": (0..20_000).rev().map(item).collect::<Vec<_>>()});
+        assert!(unchanged(&schema, &new, &old), "the order does not matter");
+        assert_eq!(schema.validate_update(&new, &old), []);
+        new["list"][7]["size"] = "large".into();
+        assert!(!unchanged(&schema, &new, &old));
+        assert_eq!(schema.validate_update(&new, &old).len(), 1);
     }
 }

@@ -87,7 +87,9 @@ fn check_type(source: &Value, path: &str, place: Place, errors: &mut FieldErrors
     let kind = source["type"].as_str().unwrap_or_default();
     if kind.is_empty() {
         let excused = place != Place::Root
-            && (source["x-kubernetes-int-or-string"] == true || source["x-kubernetes-preserve-unknown-fields"] == true);
+            && (source["x-kubernetes-int-or-string"] == true
+                || source["x-kubernetes-embedded-resource"] == true
+                || source["x-kubernetes-preserve-unknown-fields"].is_boolean());
         let what = match place {
             Place::Root => "at the root",
             Place::Field => "for specified object fields",
@@ -135,7 +137,7 @@ fn check_unsupported(source: &Value, path: &str, errors: &mut FieldErrors) {
         forbid("items", "items must be a schema object and not an array");
     }
     let has_properties = source["properties"].as_object().is_some_and(|members| !members.is_empty());
-    if has_properties && !matches!(source["additionalProperties"], Value::Null | Value::Bool(false)) {
+    if has_properties && source["additionalProperties"].is_object() {
         forbid("additionalProperties", "additionalProperties and properties are mutual exclusive");
     }
 }
@@ -156,8 +158,11 @@ fn check_extensions(source: &Value, path: &str, errors: &mut FieldErrors) {
     }
     if source["x-kubernetes-embedded-resource"] == true {
         if kind != "object" {
-            let detail = "must be object if x-kubernetes-embedded-resource is true";
-            errors.push(FieldError::invalid(format!("{path}.type"), kind, detail));
+            let (field, detail) = (format!("{path}.type"), "must be object if x-kubernetes-embedded-resource is true");
+            errors.push(match kind {
+                "" => FieldError::required(field, detail),
+                kind => FieldError::invalid(field, kind, detail),
+            });
         }
         let has_properties = source["properties"].as_object().is_some_and(|members| !members.is_empty());
         if !has_properties && source["x-kubernetes-preserve-unknown-fields"] != true {

@@ -132,9 +132,9 @@ fn check_number(node: &Node, value: &Value, path: &str, errors: &mut FieldErrors
 fn check_items(schema: &Schema, items: &[Value], old: Option<&Value>, path: &str, verdict: &mut Verdict) {
     let node = schema.node();
     if let Some(child) = &node.items {
+        let counterparts = listtype::Counterparts::new(schema, old);
         for (index, item) in items.iter().enumerate() {
-            let old = listtype::counterpart(schema, item, old);
-            judge(child, item, old, &format!("{path}[{index}]"), verdict);
+            judge(child, item, counterparts.of(item), &format!("{path}[{index}]"), verdict);
         }
     }
     let count = size(items.len());

@@ -57,7 +57,8 @@ impl Action {
                 | Route::OpenApi(_)
                 | Route::OpenApiV2
                 | Route::Version
-                | Route::Health
+                | Route::Health(_)
+                | Route::Index
                 | Route::Backup,
             )
             | None => {

@@ -24,7 +24,7 @@ impl Server {
             let Some(rules) = aggregated(role, &roles).filter(|rules| role["rules"] != *rules) else { continue };
             let name = meta::text(role, "name");
             let target = Target::stored(resource, &ObjectKey::cluster(name));
-            let change = Change::MergePatch(json!({"rules": rules}));
+            let change = Change::MergePatch(json!({"rules": rules}), Vec::new());
             if let Err(status) = self.update(&target, &Query::default(), &change).await {
                 tracing::warn!(role = name, %status, "a role cannot be aggregated");
             }

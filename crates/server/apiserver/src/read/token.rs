@@ -41,17 +41,21 @@ pub(super) fn read(target: &Target, text: &str) -> Result<(Option<u64>, ObjectKe
     if token.v != VERSION {
         return Err(bad(&format!("server does not recognize this encoded version {}", token.v)));
     }
+    if token.start.is_empty() {
+        return Err(bad(&format!("encoded start key empty (version {VERSION})")));
+    }
     let start = token.start.trim_start_matches('/').trim_end_matches('\0');
     let start = match (&target.namespace, start.split_once('/')) {
         (Some(namespace), None) => ObjectKey::new(namespace.as_str(), start),
+        (None, None) if target.resource.namespaced => ObjectKey::new(start, ""),
         (None, None) => ObjectKey::cluster(start),
         (None, Some((namespace, name))) => ObjectKey::new(namespace, name),
         (Some(_), Some(_)) => return Err(bad("the start key is of another list")),
     };
-    match (token.rv, u64::try_from(token.rv)) {
-        (ANY, _) => Ok((None, start)),
-        (_, Ok(revision)) if revision > 0 => Ok((Some(revision), start)),
-        _ => Err(bad(&format!("incorrect encoded start resourceVersion (version {VERSION})"))),
+    match u64::try_from(token.rv) {
+        Err(_) => Ok((None, start)),
+        Ok(revision) if revision > 0 => Ok((Some(revision), start)),
+        Ok(_) => Err(bad(&format!("incorrect encoded start resourceVersion (version {VERSION})"))),
     }
 }
 

@@ -5,7 +5,8 @@ use concert_cel::{Budget, Declared, Program, RunError};
 use serde_json::Value;
 
 use super::{Compiled, OLD_SELF, Rule, SELF, compiled};
-use crate::schema::{Additional, Kind, Schema, listtype};
+use crate::schema::listtype::{self, Counterparts};
+use crate::schema::{Additional, Kind, Schema};
 
 /// What all rules may cost on one object.
 const OBJECT_BUDGET: u64 = 10_000_000;
@@ -111,9 +112,9 @@ impl Judge {
         path: &str,
     ) -> Result<(), Spent> {
         let Some(child) = schema.items() else { return Ok(()) };
+        let (olds, wases) = (Counterparts::new(schema, place.old), Counterparts::new(schema, place.was));
         for (index, item) in items.iter().enumerate() {
-            let old = listtype::counterpart(schema, item, place.old);
-            let was = listtype::counterpart(schema, item, place.was);
+            let (old, was) = (olds.of(item), wases.of(item));
             let below = Place { value: item, old, was, parent: self.ancestor(schema, place), root: false };
             self.visit(child, &below, &format!("{path}[{index}]"))?;
         }
