@@ -61,6 +61,7 @@ impl House {
         match &*tokio::time::timeout(SOON, state.wait_for(newer)).await.expect("it connects soon").unwrap() {
             State::Connected { generation, .. } => *generation,
             State::Disconnected { reason } => panic!("{reason}"),
+            State::Unknown => panic!("nobody has asked"),
         }
     }
 

@@ -12,13 +12,13 @@ use concert_protocol::health::health_client::HealthClient;
 use concert_protocol::{MAX_MESSAGE_BYTES, features};
 use concert_world::World;
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 
 use crate::fault::{Fault, Peer};
 use crate::line::Line;
-use crate::session::{Conversation, Opening};
+use crate::session::{Conversation, Opening, SESSIONS};
 use crate::trail::{Observed, Trail};
 use crate::{DiscoverError, Discovery, Endpoint, EndpointError};
 
@@ -61,6 +61,7 @@ pub struct Connector {
     line: Line,
     world: World,
     state: watch::Sender<State>,
+    places: Arc<Semaphore>,
 }
 
 impl Connector {
@@ -75,7 +76,7 @@ impl Connector {
         })?;
         let peer = Peer { name: name.into(), endpoint: endpoint.to_string() };
         let state = watch::Sender::new(State::Unknown);
-        Ok(Self { peer, endpoint, line, world, state })
+        Ok(Self { peer, endpoint, line, world, state, places: Arc::new(Semaphore::new(SESSIONS)) })
     }
 
     /// The provider's name.
@@ -230,6 +231,7 @@ impl External for Connector {
             named: self.named(&attempt.gvk),
             token: attempt.token.map(|token| token.as_str().to_owned()).unwrap_or_default(),
             timeout: attempt.timeout,
+            places: Arc::clone(&self.places),
         };
         Box::pin(async move {
             let (session, object) = Conversation::open(opening, object).await?;

@@ -1,6 +1,7 @@
 //! One reconcile's conversation with a provider.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use concert_external::{
@@ -16,6 +17,7 @@ use concert_protocol::external::{
 use concert_protocol::{Details, MAX_MESSAGE_BYTES, OUTCOME_UNKNOWN, to_json, to_struct};
 use prost::Message;
 use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
@@ -26,6 +28,9 @@ use crate::trail::{Observed, Trail};
 
 /// How long closing a session may take: it has done its work by then.
 const DISCONNECT: Duration = Duration::from_secs(5);
+
+/// Sessions with one provider at once: more wait for their turn.
+pub(crate) const SESSIONS: usize = 64;
 
 /// No session is longer, whatever was asked: clocks and headers have their limits.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
@@ -44,6 +49,7 @@ pub(crate) struct Conversation {
     outbox: Outbox,
     incoming: Incoming,
     trail: Trail,
+    _place: OwnedSemaphorePermit,
 }
 
 /// The replies. The stream opens with the first of them: a server may not even send headers before.
@@ -60,6 +66,8 @@ pub(crate) struct Opening {
     pub(crate) named: String,
     pub(crate) token: String,
     pub(crate) timeout: Duration,
+    /// One for each session that may be open at once.
+    pub(crate) places: Arc<Semaphore>,
 }
 
 impl Conversation {
@@ -67,6 +75,7 @@ impl Conversation {
     pub(crate) async fn open(opening: Opening, object: &Value) -> Result<(Self, Option<Value>), ExternalError> {
         let trail = Trail::default();
         let timeout = opening.timeout.min(LONGEST);
+        let place = place(opening.places, timeout, &opening.peer).await?;
         let observed = Observed { channel: opening.channel, trail: trail.clone() };
         let client = ExternalServiceClient::new(observed)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
@@ -81,6 +90,7 @@ impl Conversation {
             outbox,
             incoming: Incoming::Opening(Box::pin(start(client, outgoing, timeout))),
             trail,
+            _place: place,
         };
         let create_token = conversation.token.clone();
         let ask = Ask::Connect(ConnectRequest { resource: wire(Operation::Connect, object)?, create_token });
@@ -224,6 +234,15 @@ impl Conversation {
             tracing::debug!(error = &error as &dyn std::error::Error, "a session did not close well");
         }
     }
+}
+
+/// Waits for one of the places for sessions, for as long as a session may take.
+async fn place(places: Arc<Semaphore>, limit: Duration, peer: &Peer) -> Result<OwnedSemaphorePermit, ExternalError> {
+    let busy = || {
+        let text = format!("all {SESSIONS} sessions with {peer} are in use, and none became free within {limit:?}");
+        ExternalError::not_sent(Operation::Connect, ErrorClass::Unavailable, text)
+    };
+    tokio::time::timeout(limit, places.acquire_owned()).await.ok().and_then(Result::ok).ok_or_else(busy)
 }
 
 async fn start(

@@ -53,6 +53,27 @@ async fn a_full_session_creates_observes_updates_and_deletes() {
 }
 
 #[tokio::test]
+async fn sixty_four_sessions_are_open_at_once_and_the_next_one_waits() {
+    let (_dir, path) = socket();
+    let _served = Served::at(&path, Board::default()).await;
+    let connector = connector(&path);
+    let object = note(json!({ "text": "hello" }));
+    let mut open_ones = Vec::new();
+    for _ in 0..64 {
+        open_ones.push(open(&connector, &object).await);
+    }
+    let error = connector.connect(&object, attempt(Duration::from_millis(50))).await.map(drop).unwrap_err();
+    assert_eq!((error.class, error.dispatch), (ErrorClass::Unavailable, Dispatch::NotSent));
+    assert!(error.message.contains("all 64 sessions with provider"), "{error}");
+
+    let mut waiting = Box::pin(open(&connector, &object));
+    assert!(futures::poll!(&mut waiting).is_pending());
+    open_ones.remove(0).disconnect().await.unwrap();
+    let mut next = waiting.await;
+    assert!(!next.observe(&object).await.unwrap().exists);
+}
+
+#[tokio::test]
 async fn errors_keep_their_class_their_words_and_their_field() {
     let (_dir, path) = socket();
     let _served = Served::at(&path, Board::default()).await;
