@@ -174,8 +174,19 @@ fn with_bundled(config: Config, process: &ProviderProcess) -> Result<Config, Fai
     let gvk = example::files().gvk;
     let kind = ResourceType::new(&gvk.api_version(), &gvk.kind).map_err(Failure::running)?;
     let file = ProviderConfig { name: "file".into(), endpoint: process.endpoint(), resource_types: vec![kind] };
-    let bundled = "the provider \"file\" is bundled; leave it and its kinds out of the configuration";
-    config.with_first(file).context(bundled).map_err(Failure::usage)
+    for other in &config.providers {
+        let name = &other.name;
+        if *name == file.name {
+            let text = format!("the configuration names a provider \"{name}\", which is bundled; give it another name");
+            return Err(Failure::usage(anyhow!(text)));
+        }
+        if other.resource_types.contains(&file.resource_types[0]) {
+            let text =
+                format!("the configuration gives {gvk} to \"{name}\", but \"file\", which is bundled, drives it");
+            return Err(Failure::usage(anyhow!("{text}; leave it out of resourceTypes")));
+        }
+    }
+    config.with_first(file).map_err(Failure::usage)
 }
 
 /// Shows what happens; then waits until it is told to stop.
