@@ -16,10 +16,19 @@
 //! # Ok::<(), concert_merge::PatchError>(())
 //! ```
 
+mod apply;
+mod conflict;
 mod error;
+mod fields;
+mod go;
 mod json;
+mod managed;
 mod merge;
 
+pub use apply::{Applied, Author, Endpoint, Force, Live, SingleVersion, Versions};
+pub use conflict::{ApplyError, Conflict, Conflicts};
 pub use error::PatchError;
+pub use fields::{Element, FieldSet, FieldsError};
 pub use json::json_patch;
+pub use managed::{Entry, ManagedFields, ManagedFieldsError, Operation};
 pub use merge::{merge_diff, merge_patch};

@@ -1,0 +1,178 @@
+//! What the real library did with generated cases: `tests/vectors/*.jsonl`, written by `xtask/reference/oracle`.
+
+use std::path::Path;
+
+use concert_api::{Gvk, Time};
+use concert_merge::{ApplyError, Author, Endpoint, FieldSet, Force, Live, ManagedFields, Versions};
+use concert_schema::Schema;
+use serde_json::{Value, json};
+
+/// The kind of the cases: `v2`, if there is one, calls `spec.a` by another name.
+struct Kind {
+    first: Schema,
+    second: Option<Schema>,
+    main: FieldSet,
+    status: FieldSet,
+}
+
+struct At<'a> {
+    kind: &'a Kind,
+    subresource: &'a str,
+}
+
+impl Versions for At<'_> {
+    fn schema(&self, api_version: &str) -> Option<&Schema> {
+        match api_version {
+            "g.example/v1" => Some(&self.kind.first),
+            "g.example/v2" => self.kind.second.as_ref(),
+            _ => None,
+        }
+    }
+
+    fn ignored(&self, _api_version: &str) -> Option<&FieldSet> {
+        (!self.subresource.is_empty()).then_some(&self.kind.status)
+    }
+
+    fn convert(&self, object: &Value, api_version: &str) -> Result<Value, String> {
+        Ok(converted(object, api_version))
+    }
+}
+
+fn converted(object: &Value, api_version: &str) -> Value {
+    let mut object = object.clone();
+    if object["apiVersion"] != api_version {
+        object["apiVersion"] = api_version.into();
+        let (old, new) = if api_version.ends_with("v1") { ("alpha", "a") } else { ("a", "alpha") };
+        if let Some(Value::Object(spec)) = object.get_mut("spec")
+            && let Some(value) = spec.remove(old)
+        {
+            spec.insert(new.to_owned(), value);
+        }
+    }
+    object
+}
+
+fn compiled(schema: &Value) -> Option<Schema> {
+    (!schema.is_null()).then(|| Schema::compile(schema, "schema").unwrap_or_else(|errors| panic!("{schema}: {errors:?}")))
+}
+
+fn lines(prefix: &str) -> Vec<(String, Value)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
+    let mut cases = Vec::new();
+    for file in std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()) {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        if name.starts_with(prefix) {
+            for line in std::fs::read_to_string(&file).unwrap().lines() {
+                let case: Value = serde_json::from_str(line).unwrap();
+                cases.push((format!("{name} {}", case["name"].as_str().unwrap()), case));
+            }
+        }
+    }
+    cases
+}
+
+/// One step of a case, from the stored object to the next one.
+fn step(kind: &Kind, number: i64, step: &Value, stored: Option<&Value>) -> Result<Value, ApplyError> {
+    let text = |name: &str| step[name].as_str().unwrap();
+    let gvk = Gvk::new("g.example", text("version"), "Thing");
+    let api_version = gvk.api_version();
+    let empty = json!({"apiVersion": api_version, "kind": "Thing"});
+    let versions = At { kind, subresource: text("subresource") };
+    let endpoint = Endpoint {
+        gvk: &gvk,
+        schema: versions.schema(&api_version).unwrap(),
+        subresource: text("subresource"),
+        ignored: if text("subresource").is_empty() { &kind.main } else { &kind.status },
+        empty: &empty,
+        versions: &versions,
+    };
+    let mut object = stored.map_or_else(|| empty.clone(), |stored| converted(stored, &api_version));
+    let managed = ManagedFields::of(&object).unwrap();
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        metadata.remove("managedFields");
+    }
+    let live = Live { object: &object, managed: &managed };
+    let author = Author { manager: text("manager"), now: Time::from_unix_seconds(1_577_836_800 + number) };
+    let mut new = step["object"].clone();
+    let managed = if text("op") == "update" {
+        endpoint.update(live, &mut new, author)
+    } else {
+        let force = if step["force"] == true { Force::Yes } else { Force::No };
+        let applied = endpoint.apply(live, &new, author, force)?;
+        new = applied.object;
+        applied.managed
+    };
+    if new["metadata"]["uid"].is_null() {
+        new["metadata"]["uid"] = "u".into();
+    }
+    managed.write_to(&mut new);
+    Ok(new)
+}
+
+fn told(error: &ApplyError) -> Value {
+    let status = error.status();
+    let mut causes: Vec<Value> = Vec::new();
+    for cause in status.details.iter().flat_map(|details| &details.causes) {
+        causes.push(json!({"reason": cause.reason, "message": cause.message, "field": cause.field}));
+    }
+    json!({"code": status.code, "message": status.message, "causes": causes})
+}
+
+fn check_apply(name: &str, case: &Value) -> Result<usize, String> {
+    let kind = Kind {
+        first: compiled(&case["schema"]).unwrap(),
+        second: compiled(&case["second"]),
+        main: FieldSet::of(&[&["status"]]),
+        status: FieldSet::of(&[&["metadata"], &["spec"]]),
+    };
+    let mut stored: Option<Value> = None;
+    let steps = case["steps"].as_array().unwrap();
+    for (index, wanted) in steps.iter().enumerate() {
+        let got = step(&kind, i64::try_from(index).unwrap() + 1, wanted, stored.as_ref());
+        let differs = |ours: &Value, theirs: &Value| {
+            let live = stored.as_ref().unwrap_or(&Value::Null);
+            Err(format!(
+                "{name}, step {}\nschema {}\nsecond {}\nlive {live}\nstep {wanted}\n  ours {ours}\ntheirs {theirs}",
+                index + 1, case["schema"], case["second"]
+            ))
+        };
+        match (got, &wanted["error"]) {
+            (Ok(ours), Value::Null) if ours == wanted["result"] => stored = Some(ours),
+            (Ok(ours), Value::Null) => return differs(&ours, &wanted["result"]),
+            (Ok(ours), theirs) => return differs(&ours, theirs),
+            (Err(error), theirs) => {
+                let mut ours = told(&error);
+                if theirs["message"] == "*" {
+                    ours["message"] = "*".into();
+                }
+                let sorted = |causes: &Value| {
+                    let mut causes = causes.as_array().cloned().unwrap_or_default();
+                    causes.sort_by_key(Value::to_string);
+                    causes
+                };
+                let same = ours["code"] == theirs["code"]
+                    && ours["message"] == theirs["message"]
+                    && sorted(&ours["causes"]) == sorted(&theirs["causes"]);
+                if !same {
+                    return differs(&ours, if theirs.is_null() { &wanted["result"] } else { theirs });
+                }
+            }
+        }
+    }
+    Ok(steps.len())
+}
+
+#[test]
+fn applies_and_updates_do_what_the_real_library_does() {
+    let mut steps = 0;
+    let mut faults = Vec::new();
+    for (name, case) in lines("apply") {
+        match check_apply(&name, &case) {
+            Ok(count) => steps += count,
+            Err(fault) => faults.push(fault),
+        }
+    }
+    faults.sort_by_key(String::len);
+    assert!(faults.is_empty(), "{} cases differ, {steps} steps do not; the smallest:\n{}", faults.len(), faults[0]);
+    assert!(steps > 500);
+}

@@ -1,0 +1,3 @@
+package main
+
+func strategicCase(g *gen) any { return object{} }
