@@ -25,9 +25,11 @@ type server struct {
 	schemas   map[string]object
 }
 
-func (s *server) New(k8s.GroupVersionKind) (runtime.Object, error) { return &unstructured.Unstructured{}, nil }
-func (s *server) Default(runtime.Object)                            {}
-func (s *server) Convert(_, _, _ any) error                         { panic("not asked for") }
+func (s *server) New(k8s.GroupVersionKind) (runtime.Object, error) {
+	return &unstructured.Unstructured{}, nil
+}
+func (s *server) Default(runtime.Object)    {}
+func (s *server) Convert(_, _, _ any) error { panic("not asked for") }
 func (s *server) ConvertFieldLabel(_ k8s.GroupVersionKind, _, _ string) (string, string, error) {
 	panic("not asked for")
 }
@@ -197,6 +199,9 @@ func applyCase(g *gen) any {
 			if live != nil {
 				next["metadata"].(object)["uid"] = "u"
 			}
+			if g.one(4) {
+				clientSide(next)
+			}
 			step["op"], step["object"] = "update", copied(next)
 			run = func() (runtime.Object, error) {
 				return s.manager(version, subresource).UpdateNoErrors(before.DeepCopy(), &unstructured.Unstructured{Object: copied(next).(object)}, manager), nil
@@ -205,7 +210,7 @@ func applyCase(g *gen) any {
 		result, err := run()
 		if err != nil {
 			step["error"] = failure(err)
-			for range 6 {
+			for range 30 {
 				if _, again := run(); again == nil || again.Error() != err.Error() {
 					step["error"].(object)["message"] = "*"
 				}
@@ -222,6 +227,20 @@ func applyCase(g *gen) any {
 		steps = append(steps, step)
 	}
 	return object{"schema": s.schemas["v1"], "second": s.schemas["v2"], "steps": steps}
+}
+
+// clientSide does what kubectl does without --server-side.
+func clientSide(next object) {
+	config := copied(next).(object)
+	config["metadata"] = object{"name": "n", "namespace": "ns"}
+	raw, err := json.Marshal(config)
+	check(err)
+	annotations, ok := next["metadata"].(object)["annotations"].(object)
+	if !ok {
+		annotations = object{}
+	}
+	annotations["kubectl.kubernetes.io/last-applied-configuration"] = string(raw)
+	next["metadata"].(object)["annotations"] = annotations
 }
 
 // sentManaged is what clients do with managedFields.
@@ -256,8 +275,8 @@ func crowd(g *gen) []any {
 		entry := object{
 			"manager": name, "operation": "Update", "apiVersion": group + "/" + g.pick("v1", "v1", "v1", "v2", "v0"),
 			"fieldsType": "FieldsV1",
-			"fieldsV1": object{"f:spec": object{"f:" + g.pick("a", "b", "c", "d"): g.children(2), "f:" + g.pick("a", "b"): object{}}},
-			"time": fmt.Sprintf("2019-01-01T00:00:%02dZ", g.Intn(4)),
+			"fieldsV1":   object{"f:spec": object{"f:" + g.pick("a", "b", "c", "d"): g.children(2), "f:" + g.pick("a", "b"): object{}}},
+			"time":       fmt.Sprintf("2019-01-01T00:00:%02dZ", g.Intn(4)),
 		}
 		if g.one(6) {
 			entry["operation"] = "Apply"

@@ -110,7 +110,7 @@ func keyedSchema(g *gen, depth int) object {
 }
 
 func rootSchema(g *gen) object {
-	return object{"type": "object", "properties": object{"spec": structSchema(g, 4), "status": structSchema(g, 2)}}
+	return object{"type": "object", "properties": object{"spec": structSchema(g, 2+g.Intn(3)), "status": structSchema(g, 1+g.Intn(2))}}
 }
 
 func anything(g *gen, depth int) any {

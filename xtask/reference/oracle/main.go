@@ -1,15 +1,18 @@
 // The real library as the judge of crates/model/merge: makes random cases, runs them, prints them with what came out.
 //
-//	go run ./oracle -seed 1 -count 200 >../../crates/model/merge/tests/vectors/apply.jsonl
-//	go run ./oracle -strategic -seed 1 -count 400 >../../crates/model/merge/tests/vectors/strategic.jsonl
+//	export GOFLAGS=-mod=mod
+//	go run ./oracle -seed 1 -count 400 -limit 4000 >../../crates/model/merge/tests/vectors/apply.jsonl
+//	go run ./oracle -strategic -seed 1 -count 400 -limit 1000 >../../crates/model/merge/tests/vectors/strategic.jsonl
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"math/rand"
 	"os"
+	"reflect"
 )
 
 func check(err error) {
@@ -28,9 +31,11 @@ func main() {
 	seed := flag.Int64("seed", 1, "of the first case")
 	count := flag.Int64("count", 100, "of cases")
 	strategic := flag.Bool("strategic", false, "strategic merge patches instead of applies")
+	limit := flag.Int("limit", 0, "of bytes of a case; longer ones are left out")
 	flag.Parse()
-	out := json.NewEncoder(os.Stdout)
-	out.SetEscapeHTML(false)
+	if *strategic {
+		print(object{"schema": reflected(reflect.TypeFor[Root]())}, 0)
+	}
 	for n := *seed; n < *seed+*count; n++ {
 		g := &gen{rand.New(rand.NewSource(n))}
 		var made any
@@ -40,6 +45,16 @@ func main() {
 			made = applyCase(g)
 		}
 		made.(map[string]any)["name"] = fmt.Sprintf("seed %d", n)
-		check(out.Encode(made))
+		print(made, *limit)
+	}
+}
+
+func print(made any, limit int) {
+	line := bytes.Buffer{}
+	out := json.NewEncoder(&line)
+	out.SetEscapeHTML(false)
+	check(out.Encode(made))
+	if limit == 0 || line.Len() <= limit {
+		os.Stdout.Write(line.Bytes())
 	}
 }

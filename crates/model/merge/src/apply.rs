@@ -30,8 +30,8 @@ use check::Duplicates;
 use compare::{Comparison, same};
 use prune::Last;
 use types::Type;
-pub use versions::{SingleVersion, Versions};
 use versions::{Comparisons, Missing};
+pub use versions::{SingleVersion, Versions};
 
 /// Who owns what was there before the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
@@ -151,9 +151,8 @@ impl<'a> Endpoint<'a> {
         if managed.is_empty() {
             let before = Author { manager: BEFORE_FIRST_APPLY, ..author };
             let booked = self.booked(self.empty, live.object, managed, before);
-            managed = booked.map_err(|why| {
-                ApplyError::Internal(format!("failed to create manager for existing fields: {why}"))
-            })?;
+            managed = booked
+                .map_err(|why| ApplyError::Internal(format!("failed to create manager for existing fields: {why}")))?;
         }
         let mut applied = match self.applied(live.object, config, managed.clone(), author, force) {
             Err(ApplyError::Conflict(conflicts)) if author.manager == last_applied::MANAGER => {
@@ -184,8 +183,10 @@ impl<'a> Endpoint<'a> {
         author: Author<'_>,
     ) -> Result<ManagedFields, String> {
         let kind = Type::of_object(self.schema);
-        for object in [new, old] {
-            check::check(kind, object, Duplicates::Allowed)?;
+        for (which, object) in [("new", new), ("live", old)] {
+            check::check(kind, object, Duplicates::Allowed).map_err(|why| {
+                format!("failed to convert {which} object ({}) to smd typed: {why}", self.called(object))
+            })?;
         }
         self.adapt(old, &mut managed)?;
         let mut comparisons = Comparisons::new(*self, old, new);

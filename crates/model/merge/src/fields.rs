@@ -11,8 +11,8 @@ mod write;
 use std::cmp::Ordering;
 use std::fmt;
 
-pub(crate) use element::compare_values;
 pub use element::Element;
+pub(crate) use element::compare_values;
 pub use read::FieldsError;
 
 /// A set of paths to fields, items of lists and entries of maps.

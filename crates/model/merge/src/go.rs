@@ -50,6 +50,21 @@ pub(crate) fn source(value: &Value) -> String {
     }
 }
 
+/// What `%s` makes of a value.
+pub(crate) fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "%!s(<nil>)".to_owned(),
+        Value::Bool(_) | Value::Number(_) => format!("%!s({}={})", type_name(value), plain(value)),
+        Value::Array(items) => format!("[{}]", items.iter().map(self::text).collect::<Vec<_>>().join(" ")),
+        Value::Object(members) => {
+            let members: Vec<String> =
+                members.iter().map(|(name, member)| format!("{name}:{}", self::text(member))).collect();
+            format!("map[{}]", members.join(" "))
+        }
+    }
+}
+
 /// The name of the Go type that a value is decoded into.
 pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
@@ -169,7 +184,8 @@ mod tests {
 
     #[test]
     fn numbers_look_as_go_prints_them() {
-        let cases = [(json!(80), "80"), (json!(1e6), "1e+06"), (json!(123_456.0), "123456"), (json!(0.000_01), "1e-05")];
+        let cases =
+            [(json!(80), "80"), (json!(1e6), "1e+06"), (json!(123_456.0), "123456"), (json!(0.000_01), "1e-05")];
         for (value, expected) in cases {
             assert_eq!(plain(&value), expected);
         }
@@ -177,7 +193,12 @@ mod tests {
 
     #[test]
     fn json_has_the_digits_that_go_writes() {
-        let cases = [(json!(80.0), "80"), (json!(1e21), "1e+21"), (json!(1e20), "100000000000000000000"), (json!(1e-7), "1e-7")];
+        let cases = [
+            (json!(80.0), "80"),
+            (json!(1e21), "1e+21"),
+            (json!(1e20), "100000000000000000000"),
+            (json!(1e-7), "1e-7"),
+        ];
         for (value, expected) in cases {
             let mut out = String::new();
             json(&value, &mut out);

@@ -24,11 +24,13 @@ mod go;
 mod json;
 mod managed;
 mod merge;
+mod strategic;
 
 pub use apply::{Applied, Author, Endpoint, Force, Live, SingleVersion, Versions};
 pub use conflict::{ApplyError, Conflict, Conflicts};
-pub use error::PatchError;
+pub use error::{PatchError, StrategicError};
 pub use fields::{Element, FieldSet, FieldsError};
 pub use json::json_patch;
 pub use managed::{Entry, ManagedFields, ManagedFieldsError, Operation};
 pub use merge::{merge_diff, merge_patch};
+pub use strategic::strategic_merge_patch;

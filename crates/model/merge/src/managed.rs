@@ -9,8 +9,8 @@ use std::fmt;
 use concert_api::Time;
 
 use crate::FieldSet;
-pub(crate) use read::Sent;
 pub use read::ManagedFieldsError;
+pub(crate) use read::Sent;
 
 /// How a manager writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

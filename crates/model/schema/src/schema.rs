@@ -25,10 +25,10 @@ use serde_json::Value;
 use concert_cel::Pattern;
 
 pub(crate) use build::Definitions;
-pub use shape::Others;
 pub(crate) use decode::dns_1035_faults;
 use format::Format;
 pub(crate) use format::{is_known as is_known_format, is_uri};
+pub use shape::Others;
 
 /// Where an error is that has no field of its own.
 const NOWHERE: &str = "<nil>";

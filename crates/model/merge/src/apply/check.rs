@@ -26,9 +26,8 @@ struct Fault {
 pub(crate) fn check(kind: Type<'_>, value: &Value, duplicates: Duplicates) -> Result<(), String> {
     let mut faults = Vec::new();
     visit(kind, value, duplicates, &mut faults);
-    let mut texts = faults.into_iter().map(|Fault { path, what }| {
-        if path.is_empty() { what } else { format!("{path}: {what}") }
-    });
+    let mut texts =
+        faults.into_iter().map(|Fault { path, what }| if path.is_empty() { what } else { format!("{path}: {what}") });
     let Some(first) = texts.next() else { return Ok(()) };
     let rest: Vec<String> = texts.collect();
     if rest.is_empty() {

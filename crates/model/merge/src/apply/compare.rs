@@ -55,11 +55,8 @@ struct Marks {
 impl Marks {
     /// Takes in the marks of a place below this one.
     fn attach(&mut self, marks: Self, element: impl Fn() -> Element) {
-        let pairs = [
-            (&mut self.removed, marks.removed),
-            (&mut self.modified, marks.modified),
-            (&mut self.added, marks.added),
-        ];
+        let pairs =
+            [(&mut self.removed, marks.removed), (&mut self.modified, marks.modified), (&mut self.added, marks.added)];
         for (own, mark) in pairs {
             if mark.here || !mark.below.is_empty() {
                 let below = FieldSet::from_nodes(mark.below);

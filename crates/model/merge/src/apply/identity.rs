@@ -26,9 +26,7 @@ impl<'a> Identity<'a> {
             Relation::Set | Relation::Keys(_) | Relation::Key(_) => match item {
                 Value::Object(_) => Err("associative list without keys has an element that's a map type".to_owned()),
                 Value::Array(_) => Err("not supported: associative list with lists as elements".to_owned()),
-                Value::Null => {
-                    Err("associative list without keys has an element that's an explicit null".to_owned())
-                }
+                Value::Null => Err("associative list without keys has an element that's an explicit null".to_owned()),
                 Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(Self::Value(item)),
             },
         }
@@ -37,7 +35,9 @@ impl<'a> Identity<'a> {
     /// As a step of a path.
     pub(crate) fn element(&self) -> Element {
         match self {
-            Self::Keys(keys) => Element::Key(keys.iter().map(|(name, value)| ((*name).into(), (*value).clone())).collect()),
+            Self::Keys(keys) => {
+                Element::Key(keys.iter().map(|(name, value)| ((*name).into(), (*value).clone())).collect())
+            }
             Self::Value(value) => Element::Value(std::sync::Arc::new((*value).clone())),
         }
     }

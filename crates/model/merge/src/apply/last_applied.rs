@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value};
 
+use super::Endpoint;
 use super::check::{self, Duplicates};
 use super::compare::compare;
 use super::owned::owned;
 use super::types::Type;
-use super::Endpoint;
 use crate::conflict::{ApplyError, Conflicts};
 use crate::fields::FieldSet;
 use crate::go;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::Endpoint;
 use super::owned::{own_named, owned};
 use super::remove::remove;
 use super::types::Type;
 use super::versions::Missing;
-use super::Endpoint;
 use crate::fields::FieldSet;
 use crate::managed::ManagedFields;
 

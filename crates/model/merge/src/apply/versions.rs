@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use concert_schema::Schema;
 use serde_json::Value;
 
+use super::Endpoint;
 use super::check::{self, Duplicates};
 use super::compare::{Comparison, compare};
 use super::owned;
 use super::types::Type;
-use super::Endpoint;
 use crate::fields::FieldSet;
 use crate::managed::ManagedFields;
 

@@ -20,7 +20,8 @@ impl Definitions {
     /// Compiles all definitions; they may refer to each other in circles.
     pub(crate) fn build(sources: &Value) -> Self {
         let members = sources.as_object().into_iter().flatten();
-        let empty = |(name, _): (&String, &Value)| (name.clone(), Schema { node: Arc::new(OnceLock::new()), place: None });
+        let empty =
+            |(name, _): (&String, &Value)| (name.clone(), Schema { node: Arc::new(OnceLock::new()), place: None });
         let definitions = Self { named: members.clone().map(empty).collect() };
         for (name, source) in members {
             if let Some(schema) = definitions.named.get(name) {

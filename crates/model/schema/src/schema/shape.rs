@@ -36,8 +36,7 @@ impl Place {
             patch_strategy: text("x-kubernetes-patch-strategy").to_owned(),
             patch_merge_key: text("x-kubernetes-patch-merge-key").to_owned(),
         };
-        let silent =
-            place.atomic_map.is_none() && place.patch_strategy.is_empty() && place.patch_merge_key.is_empty();
+        let silent = place.atomic_map.is_none() && place.patch_strategy.is_empty() && place.patch_merge_key.is_empty();
         (!silent).then_some(place)
     }
 }
