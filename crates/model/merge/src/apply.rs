@@ -16,7 +16,10 @@ mod remove;
 mod types;
 mod versions;
 
-use std::sync::LazyLock;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, LazyLock};
 
 use concert_api::{Gvk, Time};
 use concert_schema::Schema;
@@ -154,12 +157,13 @@ impl<'a> Endpoint<'a> {
             managed = booked
                 .map_err(|why| ApplyError::Internal(format!("failed to create manager for existing fields: {why}")))?;
         }
-        let mut applied = match self.applied(live.object, config, managed.clone(), author, force) {
-            Err(ApplyError::Conflict(conflicts)) if author.manager == last_applied::MANAGER => {
+        let again = (author.manager == last_applied::MANAGER).then(|| managed.clone());
+        let mut applied = match (self.applied(live.object, config, managed, author, force), again) {
+            (Err(ApplyError::Conflict(conflicts)), Some(managed)) => {
                 self.check_last_applied(live.object, conflicts)?;
                 self.applied(live.object, config, managed, author, Force::Yes)?
             }
-            other => other?,
+            (other, _) => other?,
         };
         if author.manager == last_applied::MANAGER {
             last_applied::refresh(&mut applied.object, config);
@@ -197,7 +201,7 @@ impl<'a> Endpoint<'a> {
         if !modified.is_empty() {
             let entry = self.entry(&mut managed, author, Operation::Update);
             entry.time = Some(seconds(author.now));
-            entry.fields.unite(modified);
+            Arc::make_mut(&mut entry.fields).unite(modified);
         }
         managed.cap();
         managed.sort();
@@ -210,7 +214,7 @@ impl<'a> Endpoint<'a> {
         managed.entries_mut().retain_mut(|entry| match comparisons.at(&entry.api_version) {
             Ok(changes) => {
                 for set in [&changes.modified, &changes.added, &changes.removed] {
-                    entry.fields.subtract(set);
+                    entry.lose(set);
                 }
                 !entry.fields.is_empty()
             }
@@ -233,7 +237,7 @@ impl<'a> Endpoint<'a> {
                 api_version,
                 subresource: self.subresource.to_owned(),
                 time: None,
-                fields: FieldSet::default(),
+                fields: Arc::default(),
             });
             managed.entries().len() - 1
         });
@@ -267,12 +271,13 @@ impl<'a> Endpoint<'a> {
 
         let entry = self.entry(&mut managed, author, Operation::Apply);
         let api_version = std::mem::replace(&mut entry.api_version, self.gvk.api_version());
-        let last = Last { fields: std::mem::replace(&mut entry.fields, fields.clone()), api_version };
+        let fields = Arc::new(fields);
+        let last = Last { fields: std::mem::replace(&mut entry.fields, Arc::clone(&fields)), api_version };
         let object = self.pruned(merged, &managed, &fields, &last).map_err(ApplyError::Internal)?;
         self.take_over(live, &object, &mut managed, author, force)?;
         let changed = !same_but_managed(live, &object);
         let entry = self.entry(&mut managed, author, Operation::Apply);
-        entry.fields.subtract(&NEVER_OWNED);
+        entry.lose(&NEVER_OWNED);
         if changed {
             entry.time = Some(seconds(author.now));
         }
@@ -329,8 +334,8 @@ impl<'a> Endpoint<'a> {
             let mut taken = entry.fields.intersection(&changes.modified);
             taken.unite(entry.fields.intersection(&changes.added));
             conflicts.extend(taken.elements().into_iter().map(|path| Conflict::new(&entry.identity(), path)));
-            entry.fields.subtract(&taken);
-            entry.fields.subtract(&changes.removed);
+            entry.lose(&taken);
+            entry.lose(&changes.removed);
             true
         });
         if let Some(why) = failed {

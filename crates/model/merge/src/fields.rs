@@ -212,6 +212,16 @@ impl FieldSet {
         Self { nodes }
     }
 
+    /// Whether both have a path.
+    pub(crate) fn meets(&self, other: &Self) -> bool {
+        let mut theirs = other.nodes.iter().peekable();
+        self.nodes.iter().any(|node| {
+            while theirs.next_if(|their| their.element < node.element).is_some() {}
+            let their = theirs.next_if(|their| their.element == node.element);
+            their.is_some_and(|their| (node.member && their.member) || node.below.meets(&their.below))
+        })
+    }
+
     /// Whether another set has all that this one has.
     pub(crate) fn is_within(&self, other: &Self) -> bool {
         let mut theirs = other.nodes.iter();

@@ -5,6 +5,7 @@ mod read;
 mod write;
 
 use std::fmt;
+use std::sync::Arc;
 
 use concert_api::Time;
 
@@ -45,8 +46,8 @@ pub struct Entry {
     pub subresource: String,
     /// When what it owns last changed.
     pub time: Option<Time>,
-    /// What it owns.
-    pub fields: FieldSet,
+    /// What it owns; shared, because most writes leave most of it alone.
+    pub fields: Arc<FieldSet>,
 }
 
 /// Who a manager is. One who applies is the same in every version; one who updates is not.
@@ -106,6 +107,13 @@ impl fmt::Display for Identity<'_> {
 }
 
 impl Entry {
+    /// Takes fields from it.
+    pub(crate) fn lose(&mut self, fields: &FieldSet) {
+        if self.fields.meets(fields) {
+            Arc::make_mut(&mut self.fields).subtract(fields);
+        }
+    }
+
     pub(crate) fn identity(&self) -> Identity<'_> {
         Identity::new(&self.manager, self.operation, &self.api_version, &self.subresource)
     }

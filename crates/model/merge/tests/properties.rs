@@ -377,7 +377,7 @@ proptest! {
     fn sets_of_fields_survive_being_written(writes in vec(write(), 1..4)) {
         let stored = written(&writes);
         for entry in stored.managed.entries() {
-            prop_assert_eq!(&FieldSet::parse(&entry.fields.to_value()).unwrap(), &entry.fields);
+            prop_assert_eq!(&FieldSet::parse(&entry.fields.to_value()).unwrap(), &*entry.fields);
             let mut text = String::new();
             entry.fields.write_json(&mut text);
             prop_assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), entry.fields.to_value());

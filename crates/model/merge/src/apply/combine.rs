@@ -53,6 +53,12 @@ fn lists(list: &ListOf<'_>, object: &mut Value, config: &Value) {
         object.clone_from(config);
         return;
     };
+    // The same items in the same order, as mostly.
+    let pairs = || items.iter().zip(applied).all(|(item, other)| same_item(list, item, other));
+    if items.len() == applied.len() && pairs() {
+        items.iter_mut().zip(applied).for_each(|(item, other)| combine(list.item, item, other));
+        return;
+    }
     let order = Order::of(list, items, applied);
     let mut live: Vec<Option<Value>> = std::mem::take(items).into_iter().map(Some).collect();
     *items = order
@@ -67,6 +73,13 @@ fn lists(list: &ListOf<'_>, object: &mut Value, config: &Value) {
             }
         })
         .collect();
+}
+
+fn same_item(list: &ListOf<'_>, left: &Value, right: &Value) -> bool {
+    match (Identity::of(list, left), Identity::of(list, right)) {
+        (Ok(left), Ok(right)) => left == right,
+        _ => false,
+    }
 }
 
 /// Where an item of the result comes from.

@@ -1,10 +1,10 @@
 //! What differs between two objects, as sets of fields.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
 
 use serde_json::Value;
 
-use super::identity::Identity;
+use super::identity::{Identity, sorted};
 use super::types::{Choice, ListOf, MapType, Relation, Type};
 use crate::fields::{Element, FieldSet, Node, compare_values};
 
@@ -153,40 +153,55 @@ fn lists(list: &ListOf<'_>, old: Option<&Value>, new: Option<&Value>) -> (Marks,
     if before == after {
         return (Marks::default(), false);
     }
-    let mut items: BTreeMap<Identity<'_>, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
-    for item in before {
-        if let Ok(identity) = Identity::of(list, item) {
-            items.entry(identity).or_default().0.push(item);
-        }
-    }
-    for item in after {
-        if let Ok(identity) = Identity::of(list, item) {
-            items.entry(identity).or_default().1.push(item);
-        }
-    }
+    let (old, new) = (sorted(list, before), sorted(list, after));
+    let mut old = old.chunk_by(|left, right| left.0 == right.0).peekable();
+    let mut new = new.chunk_by(|left, right| left.0 == right.0).peekable();
     let mut marks = Marks::default();
-    for (identity, (before, after)) in items {
-        marks.attach(same_items(list.item, &before, &after), || identity.element());
+    loop {
+        let order = match (old.peek(), new.peek()) {
+            (Some(old), Some(new)) => old[0].0.cmp(&new[0].0),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => break,
+        };
+        let old = if order.is_le() { old.next().unwrap_or_default() } else { &[] };
+        let new = if order.is_ge() { new.next().unwrap_or_default() } else { &[] };
+        let compared = same_items(list.item, &Items { list: before, at: old }, &Items { list: after, at: new });
+        let either = old.first().or(new.first());
+        marks.attach(compared, || either.map_or(Element::Index(0), |(identity, _)| identity.element()));
     }
     (marks, false)
 }
 
+/// The items of one identity in a list.
+struct Items<'a> {
+    list: &'a [Value],
+    at: &'a [(Identity<'a>, usize)],
+}
+
+impl<'a> Items<'a> {
+    fn iter(&self) -> impl Iterator<Item = &'a Value> {
+        let list = self.list;
+        self.at.iter().filter_map(move |(_, at)| list.get(*at))
+    }
+}
+
 /// Compares the items of one identity; where there are several on one side, they are one unit.
-fn same_items(kind: Type<'_>, before: &[&Value], after: &[&Value]) -> Marks {
-    let mut marks = match (before, after) {
-        ([], []) => Marks::default(),
-        ([] | [_], [] | [_]) => return values(kind, before.first().copied(), after.first().copied()),
-        ([_, _, ..], [_, _, ..]) => {
+fn same_items(kind: Type<'_>, before: &Items<'_>, after: &Items<'_>) -> Marks {
+    let (old, new) = (before.iter().next(), after.iter().next());
+    let mut marks = match (before.at.len(), after.at.len()) {
+        (0 | 1, 0 | 1) => return values(kind, old, new),
+        (0, _) | (_, 0) => Marks::default(),
+        (1, _) => values(kind, old, None),
+        (_, 1) => values(kind, None, new),
+        (many, as_many) => {
             let mut marks = Marks::default();
-            let same = before.len() == after.len() && before.iter().zip(after).all(|(old, new)| same(old, new));
+            let same = many == as_many && before.iter().zip(after.iter()).all(|(old, new)| same(old, new));
             marks.modified.here = !same;
             return marks;
         }
-        ([_, _, ..], []) | ([], [_, _, ..]) => Marks::default(),
-        ([_, _, ..], [new]) => values(kind, None, Some(new)),
-        ([old], [_, _, ..]) => values(kind, Some(old), None),
     };
-    marks.removed.here |= before.len() > 1;
-    marks.added.here |= after.len() > 1;
+    marks.removed.here |= before.at.len() > 1;
+    marks.added.here |= after.at.len() > 1;
     marks
 }

@@ -1,10 +1,8 @@
 //! Which fields an object has, and adapting sets of them to a schema.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 
-use super::identity::Identity;
+use super::identity::sorted;
 use super::types::{Choice, ListOf, MapType, Relation, Type};
 use crate::fields::{Element, FieldSet, Node};
 
@@ -43,15 +41,13 @@ fn of_members(map: MapType<'_>, members: &serde_json::Map<String, Value>) -> Fie
 
 /// Items of one identity are owned as a unit.
 fn of_items(list: &ListOf<'_>, items: &[Value]) -> FieldSet {
-    let mut unique: BTreeMap<Identity<'_>, Option<&Value>> = BTreeMap::new();
-    for item in items {
-        if let Ok(identity) = Identity::of(list, item) {
-            unique.entry(identity).and_modify(|item| *item = None).or_insert(Some(item));
-        }
-    }
-    let nodes = unique.into_iter().map(|(identity, item)| {
-        let below = item.map(|item| collect(list.item, item).1).unwrap_or_default();
-        Node { element: identity.element(), member: true, below }
+    let sorted = sorted(list, items);
+    let nodes = sorted.chunk_by(|left, right| left.0 == right.0).filter_map(|same| {
+        let below = match same {
+            [(_, at)] => collect(list.item, items.get(*at)?).1,
+            _ => FieldSet::default(),
+        };
+        Some(Node { element: same.first()?.0.element(), member: true, below })
     });
     FieldSet::from_nodes(nodes.collect())
 }
@@ -78,26 +74,47 @@ pub(crate) fn own_named(set: &mut FieldSet, kind: Type<'_>) {
 
 /// Adapts a stored set to a schema that has changed: of what is a whole now, only the whole is owned.
 pub(crate) fn adapt(set: &mut FieldSet, kind: Type<'_>) {
-    let (map, item) = match kind.first_choice() {
-        Choice::Map | Choice::Open => (kind.map().filter(|map| !map.is_free()), None),
-        Choice::List => (None, kind.list().map(|list| list.item)),
-        Choice::Scalar | Choice::Nothing => (None, None),
-    };
-    for node in set.nodes_mut() {
-        if node.below.is_empty() {
-            continue;
-        }
-        let below = match (&node.element, map, item) {
-            (Element::Field(name), Some(map), _) => map.member(name).kind,
-            (_, Some(map), _) => map.others(),
-            (_, None, Some(item)) => item,
-            (_, None, None) => return,
-        };
+    let steps = Steps::of(kind);
+    for node in set.nodes_mut().iter_mut().filter(|node| !node.below.is_empty()) {
+        let Some(below) = steps.below(&node.element) else { return };
         if is_whole(below) {
             node.member = true;
             node.below = FieldSet::default();
         } else {
             adapt(&mut node.below, below);
+        }
+    }
+}
+
+/// Whether [`adapt`] would change anything.
+pub(crate) fn needs_adapting(set: &FieldSet, kind: Type<'_>) -> bool {
+    let steps = Steps::of(kind);
+    set.nodes().iter().filter(|node| !node.below.is_empty()).any(|node| {
+        steps.below(&node.element).is_some_and(|below| is_whole(below) || needs_adapting(&node.below, below))
+    })
+}
+
+/// Where the steps of a set lead.
+struct Steps<'s> {
+    map: Option<MapType<'s>>,
+    item: Option<Type<'s>>,
+}
+
+impl<'s> Steps<'s> {
+    fn of(kind: Type<'s>) -> Self {
+        match kind.first_choice() {
+            Choice::Map | Choice::Open => Self { map: kind.map().filter(|map| !map.is_free()), item: None },
+            Choice::List => Self { map: None, item: kind.list().map(|list| list.item) },
+            Choice::Scalar | Choice::Nothing => Self { map: None, item: None },
+        }
+    }
+
+    /// The type behind a step; `None` if nothing here is ever adapted.
+    fn below(&self, element: &Element) -> Option<Type<'s>> {
+        match (element, self.map) {
+            (Element::Field(name), Some(map)) => Some(map.member(name).kind),
+            (_, Some(map)) => Some(map.others()),
+            (_, None) => self.item,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Removing what a manager applied before and does not apply any more.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -14,7 +15,7 @@ use crate::managed::ManagedFields;
 
 /// What a manager applied before.
 pub(super) struct Last {
-    pub(super) fields: FieldSet,
+    pub(super) fields: Arc<FieldSet>,
     pub(super) api_version: String,
 }
 
@@ -39,7 +40,7 @@ impl Endpoint<'_> {
             Err(Missing::Conversion(why)) => return Err(format!("failed to prune fields: {why}")),
         };
         let merged = converted;
-        let last_fields = named(last.fields.clone(), kind);
+        let last_fields = named((*last.fields).clone(), kind);
         let mut pruned = merged.clone();
         remove(kind, &mut pruned, &last_fields);
         let pruned = self
@@ -68,7 +69,7 @@ impl Endpoint<'_> {
     ) -> Result<Value, String> {
         let mut by_version: BTreeMap<&str, FieldSet> = BTreeMap::new();
         for entry in managed.entries() {
-            by_version.entry(&entry.api_version).or_default().unite(entry.fields.clone());
+            by_version.entry(&entry.api_version).or_default().unite((*entry.fields).clone());
         }
         let first = by_version.remove(api_version).map(|fields| (api_version, fields));
         let (mut at, mut merged, mut pruned) = (api_version.to_owned(), merged.clone(), pruned);

@@ -1,6 +1,7 @@
 //! Several versions of one kind: managers own fields by the names of the version they write in.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use concert_schema::Schema;
 use serde_json::Value;
@@ -80,7 +81,9 @@ impl<'a> Endpoint<'a> {
             {
                 failed = Some(why);
             }
-            owned::adapt(&mut entry.fields, kind);
+            if owned::needs_adapting(&entry.fields, kind) {
+                owned::adapt(Arc::make_mut(&mut entry.fields), kind);
+            }
             true
         });
         failed.map_or(Ok(()), Err)

@@ -1,6 +1,7 @@
 //! Not too many managers: the oldest of those that update are put together.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use concert_api::Time;
 
@@ -54,7 +55,7 @@ impl ManagedFields {
             Some(at)
         });
         if let Some(at) = at {
-            self.entries[at].fields.unite(entry.fields.clone());
+            Arc::make_mut(&mut self.entries[at].fields).unite((*entry.fields).clone());
             self.entries[at].time = entry.time;
         }
         if let Some(at) = self.position(&entry.identity()) {

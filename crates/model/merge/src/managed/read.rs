@@ -1,6 +1,7 @@
 //! Managed fields from an object.
 
 use std::fmt;
+use std::sync::Arc;
 
 use concert_api::{Time, quoted};
 use serde_json::{Map, Value};
@@ -117,7 +118,7 @@ fn read(index: usize, entry: &Value) -> Result<Entry, ManagedFieldsError> {
     };
     let owned = |name| text(members, name).map(str::to_owned);
     let (manager, subresource) = (owned("manager")?, owned("subresource")?);
-    Ok(Entry { manager, operation, api_version: api_version.to_owned(), subresource, time, fields })
+    Ok(Entry { manager, operation, api_version: api_version.to_owned(), subresource, time, fields: Arc::new(fields) })
 }
 
 fn text<'a>(members: &'a Map<String, Value>, name: &str) -> Result<&'a str, ManagedFieldsError> {
