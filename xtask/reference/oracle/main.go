@@ -3,6 +3,7 @@
 //	export GOFLAGS=-mod=mod
 //	go run ./oracle -seed 1 -count 400 -limit 4000 >../../crates/model/merge/tests/vectors/apply.jsonl
 //	go run ./oracle -strategic -seed 1 -count 400 -limit 1000 >../../crates/model/merge/tests/vectors/strategic.jsonl
+//	go run ./oracle -scale -seed 1 -count 40 >../../crates/model/merge/tests/vectors/scale.jsonl
 package main
 
 import (
@@ -31,6 +32,7 @@ func main() {
 	seed := flag.Int64("seed", 1, "of the first case")
 	count := flag.Int64("count", 100, "of cases")
 	strategic := flag.Bool("strategic", false, "strategic merge patches instead of applies")
+	scale := flag.Bool("scale", false, "managers of scales instead of applies")
 	limit := flag.Int("limit", 0, "of bytes of a case; longer ones are left out")
 	flag.Parse()
 	if *strategic {
@@ -39,9 +41,12 @@ func main() {
 	for n := *seed; n < *seed+*count; n++ {
 		g := &gen{rand.New(rand.NewSource(n))}
 		var made any
-		if *strategic {
+		switch {
+		case *strategic:
 			made = strategicCase(g)
-		} else {
+		case *scale:
+			made = scaleCase(g)
+		default:
 			made = applyCase(g)
 		}
 		made.(map[string]any)["name"] = fmt.Sprintf("seed %d", n)

@@ -52,7 +52,7 @@ pub use conflict::{ApplyError, Conflict, Conflicts};
 pub use error::{PatchError, StrategicError};
 pub use fields::{Element, FieldSet, FieldsError};
 pub use json::json_patch;
-pub use managed::{Entry, ManagedFields, ManagedFieldsError, Operation};
+pub use managed::{Entry, ManagedFields, ManagedFieldsError, Operation, ReplicasPath};
 pub use merge::{merge_diff, merge_patch};
 pub use strategic::strategic_merge_patch;
 

@@ -2,6 +2,7 @@
 
 mod cap;
 mod read;
+mod scale;
 mod write;
 
 use std::fmt;
@@ -12,6 +13,7 @@ use concert_api::Time;
 use crate::FieldSet;
 pub use read::ManagedFieldsError;
 pub(crate) use read::Sent;
+pub use scale::ReplicasPath;
 
 /// How a manager writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use concert_api::{Gvk, Time};
 use concert_merge::{
-    ApplyError, Author, Endpoint, FieldSet, Force, Live, ManagedFields, Versions, strategic_merge_patch,
+    ApplyError, Author, Endpoint, FieldSet, Force, Live, ManagedFields, ReplicasPath, Versions, strategic_merge_patch,
 };
 use concert_schema::Schema;
 use serde_json::{Value, json};
@@ -207,4 +207,23 @@ fn strategic_patches_do_what_the_real_library_does() {
     let schema = cases.iter().find_map(|(_, case)| compiled(&case["schema"])).unwrap();
     let cases = cases.iter().filter(|(_, case)| case["schema"].is_null());
     judge(cases.map(|(name, case)| check_strategic(name, case, &schema)).collect(), 200);
+}
+
+fn check_scale(name: &str, case: &Value) -> Result<usize, String> {
+    let spec = FieldSet::of(&[&["spec", "replicas"]]);
+    let paths =
+        [ReplicasPath { api_version: "g/v1", path: Some(&spec) }, ReplicasPath { api_version: "g/v2", path: None }];
+    let parent = ManagedFields::parse(&case["parent"]).unwrap();
+    let list = |value: &Value| if value.is_null() { json!([]) } else { value.clone() };
+    let seen = parent.to_scale(&paths).to_value();
+    if seen != list(&case["seen"]) {
+        return Err(format!("{name}\ncase {case}\nseen {seen}"));
+    }
+    let back = parent.from_scale(&ManagedFields::parse(&case["scale"]).unwrap(), "g/v1", &paths).to_value();
+    if back == list(&case["back"]) { Ok(1) } else { Err(format!("{name}\ncase {case}\nback {back}")) }
+}
+
+#[test]
+fn scales_have_the_managers_that_the_real_library_gives_them() {
+    judge(lines("scale").iter().map(|(name, case)| check_scale(name, case)).collect(), 20);
 }
