@@ -6,6 +6,11 @@
 use concert_schema::{Kind, ListType, Others, Schema};
 use serde_json::Value;
 
+/// The Go type of amounts: scalars, whatever their schema says.
+const QUANTITY: &str = "resource.Quantity";
+/// The Go type of objects that nobody looks into.
+const RAW: &str = "runtime.RawExtension";
+
 /// What may stand at a place.
 #[derive(Clone, Copy)]
 pub(crate) enum Type<'s> {
@@ -107,11 +112,11 @@ impl<'s> Type<'s> {
     }
 
     fn declared(schema: &'s Schema, inherited: bool, resource: bool) -> Self {
-        let go_type = schema.go_type();
-        if go_type.ends_with("RawExtension") {
+        if schema.go_type() == RAW {
             return Self::Whole;
         }
-        if schema.kind().is_none() && !go_type.is_empty() && !go_type.ends_with("Quantity") {
+        // Custom resources have a type or keep what is unknown: this is a number or a text, or a Go type of any shape.
+        if schema.kind().is_none() && !schema.preserves_unknown() && schema.go_type() != QUANTITY {
             return Self::Deduced;
         }
         let preserve = inherited || schema.preserves_unknown();
@@ -122,7 +127,7 @@ impl<'s> Type<'s> {
     pub(crate) fn choose(self, value: &Value) -> Choice {
         match self {
             Self::Undeclared => Choice::Nothing,
-            Self::Declared(Declared { schema, .. }) if schema.go_type().ends_with("Quantity") => Choice::Scalar,
+            Self::Declared(Declared { schema, .. }) if schema.go_type() == QUANTITY => Choice::Scalar,
             Self::Declared(Declared { schema, .. }) => match schema.kind() {
                 Some(Kind::Object) => Choice::Map,
                 Some(Kind::Array) => Choice::List,
@@ -141,7 +146,7 @@ impl<'s> Type<'s> {
     /// Its scalar side.
     pub(crate) fn scalar(self) -> Scalar {
         let Self::Declared(Declared { schema, .. }) = self else { return Scalar::Untyped };
-        if schema.go_type().ends_with("Quantity") {
+        if schema.go_type() == QUANTITY {
             return Scalar::Untyped;
         }
         match schema.kind() {

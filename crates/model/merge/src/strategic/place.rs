@@ -74,7 +74,7 @@ impl<'s> Place<'s> {
             Some(Kind::Object) if self.schema.has_properties() || !self.schema.go_type().is_empty() => "struct",
             Some(Kind::Object) => "map",
             Some(Kind::Array) => "slice",
-            Some(Kind::String) if self.schema.go_type().is_empty() => "string",
+            Some(Kind::String) if !matches!(self.name, "Time" | "MicroTime" | "Duration" | "Quantity") => "string",
             Some(Kind::Integer) => "int32",
             Some(Kind::Number) => "float64",
             Some(Kind::Boolean) => "bool",
