@@ -4,6 +4,7 @@
 //	go run ./oracle -seed 1 -count 400 -limit 4000 >../../crates/model/merge/tests/vectors/apply.jsonl
 //	go run ./oracle -strategic -seed 1 -count 400 -limit 1000 >../../crates/model/merge/tests/vectors/strategic.jsonl
 //	go run ./oracle -scale -seed 1 -count 40 >../../crates/model/merge/tests/vectors/scale.jsonl
+//	go run ./oracle -builtin 6 -seed 1 -count 40 >../../crates/model/merge/tests/vectors/builtin.jsonl
 package main
 
 import (
@@ -33,10 +34,15 @@ func main() {
 	count := flag.Int64("count", 100, "of cases")
 	strategic := flag.Bool("strategic", false, "strategic merge patches instead of applies")
 	scale := flag.Bool("scale", false, "managers of scales instead of applies")
+	builtin := flag.Int("builtin", 0, "so many of the built-in kinds instead of custom ones")
 	limit := flag.Int("limit", 0, "of bytes of a case; longer ones are left out")
 	flag.Parse()
 	if *strategic {
 		print(object{"schema": reflected(reflect.TypeFor[Root]())}, 0)
+	}
+	var known *builtins
+	if *builtin > 0 {
+		known = newBuiltins()
 	}
 	for n := *seed; n < *seed+*count; n++ {
 		g := &gen{rand.New(rand.NewSource(n))}
@@ -44,6 +50,8 @@ func main() {
 		switch {
 		case *strategic:
 			made = strategicCase(g)
+		case known != nil:
+			made = builtinCase(g, known, min(*builtin, len(kinds)))
 		case *scale:
 			made = scaleCase(g)
 		default:

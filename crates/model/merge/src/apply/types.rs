@@ -246,7 +246,7 @@ impl<'s> MapType<'s> {
     /// The default of a member, which identifies items of lists that leave it out.
     pub(crate) fn default_of(self, name: &str) -> Option<&'s Value> {
         let Type::Declared(declared) = self.of else { return None };
-        declared.schema.property(name)?.default_value()
+        declared.schema.key_default(name)
     }
 
     /// Whether no member has a name and all others are free: then sets of its fields are never adapted.
