@@ -28,10 +28,21 @@ pub(crate) enum Type<'s> {
 #[derive(Clone, Copy)]
 pub(crate) struct Declared<'s> {
     schema: &'s Schema,
+    form: Form,
     /// Whether unknown members are kept, here or somewhere above.
     preserve: bool,
     /// Whether it is an object with `apiVersion`, `kind` and `metadata`.
     resource: bool,
+}
+
+/// What a schema allows.
+#[derive(Clone, Copy)]
+enum Form {
+    Map,
+    List,
+    Scalar(Scalar),
+    /// All of them.
+    Any,
 }
 
 /// Which of its possibilities a place takes for a value.
@@ -112,29 +123,32 @@ impl<'s> Type<'s> {
     }
 
     fn declared(schema: &'s Schema, inherited: bool, resource: bool) -> Self {
-        if schema.go_type() == RAW {
-            return Self::Whole;
-        }
-        // Custom resources have a type or keep what is unknown: this is a number or a text, or a Go type of any shape.
-        if schema.kind().is_none() && !schema.preserves_unknown() && schema.go_type() != QUANTITY {
-            return Self::Deduced;
-        }
+        let form = match (schema.kind(), schema.go_type()) {
+            (_, RAW) => return Self::Whole,
+            (_, QUANTITY) => Form::Scalar(Scalar::Untyped),
+            (Some(Kind::Object), _) => Form::Map,
+            (Some(Kind::Array), _) => Form::List,
+            (Some(Kind::Integer | Kind::Number), _) => Form::Scalar(Scalar::Numeric),
+            (Some(Kind::Boolean), _) => Form::Scalar(Scalar::Boolean),
+            (Some(Kind::String), _) if matches!(schema.format_name(), "" | "byte") => Form::Scalar(Scalar::Text),
+            (Some(Kind::String), _) => Form::Scalar(Scalar::Untyped),
+            (None, _) if schema.preserves_unknown() => Form::Any,
+            // Custom resources have a type or keep what is unknown: a number or a text, or a Go type of any shape.
+            (None, _) => return Self::Deduced,
+        };
         let preserve = inherited || schema.preserves_unknown();
-        Self::Declared(Declared { schema, preserve, resource: resource || schema.is_embedded_resource() })
+        let resource = resource || schema.is_embedded_resource();
+        Self::Declared(Declared { schema, form, preserve, resource })
     }
 
     /// What it is for a value.
     pub(crate) fn choose(self, value: &Value) -> Choice {
         match self {
             Self::Undeclared => Choice::Nothing,
-            Self::Declared(Declared { schema, .. }) if schema.go_type() == QUANTITY => Choice::Scalar,
-            Self::Declared(Declared { schema, .. }) => match schema.kind() {
-                Some(Kind::Object) => Choice::Map,
-                Some(Kind::Array) => Choice::List,
-                Some(Kind::String | Kind::Integer | Kind::Number | Kind::Boolean) => Choice::Scalar,
-                None => chosen_by(value),
-            },
-            Self::Deduced | Self::Whole => chosen_by(value),
+            Self::Declared(Declared { form: Form::Map, .. }) => Choice::Map,
+            Self::Declared(Declared { form: Form::List, .. }) => Choice::List,
+            Self::Declared(Declared { form: Form::Scalar(_), .. }) => Choice::Scalar,
+            Self::Declared(Declared { form: Form::Any, .. }) | Self::Deduced | Self::Whole => chosen_by(value),
         }
     }
 
@@ -145,15 +159,9 @@ impl<'s> Type<'s> {
 
     /// Its scalar side.
     pub(crate) fn scalar(self) -> Scalar {
-        let Self::Declared(Declared { schema, .. }) = self else { return Scalar::Untyped };
-        if schema.go_type() == QUANTITY {
-            return Scalar::Untyped;
-        }
-        match schema.kind() {
-            Some(Kind::Integer | Kind::Number) => Scalar::Numeric,
-            Some(Kind::String) if matches!(schema.format_name(), "" | "byte") => Scalar::Text,
-            Some(Kind::Boolean) => Scalar::Boolean,
-            Some(Kind::String | Kind::Object | Kind::Array) | None => Scalar::Untyped,
+        match self {
+            Self::Declared(Declared { form: Form::Scalar(scalar), .. }) => scalar,
+            Self::Declared(_) | Self::Deduced | Self::Whole | Self::Undeclared => Scalar::Untyped,
         }
     }
 
@@ -257,10 +265,8 @@ impl<'s> MapType<'s> {
         };
         let untyped = match self.others() {
             Type::Deduced => true,
-            Type::Declared(Declared { schema, .. }) => {
-                schema.go_type().is_empty()
-                    && !matches!(schema.kind(), Some(Kind::Object | Kind::Array))
-                    && self.others().scalar() == Scalar::Untyped
+            Type::Declared(Declared { schema, form, .. }) => {
+                schema.go_type().is_empty() && matches!(form, Form::Scalar(Scalar::Untyped) | Form::Any)
             }
             Type::Whole | Type::Undeclared => false,
         };
