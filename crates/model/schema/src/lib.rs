@@ -50,4 +50,4 @@ pub use column::Column;
 pub use crd::{Conversion, Definition, Names, Scale, Scope, Version, definition_warnings, established_status};
 pub use duration::human_duration;
 pub use json_path::{JsonPath, PathError};
-pub use schema::{Kind, ListType, Schema};
+pub use schema::{Kind, ListType, Others, Schema};

@@ -8,6 +8,7 @@ mod listtype;
 mod number;
 mod prune;
 mod rules;
+mod shape;
 mod structural;
 mod validate;
 
@@ -27,6 +28,7 @@ pub(crate) use build::Definitions;
 pub(crate) use decode::dns_1035_faults;
 use format::Format;
 pub(crate) use format::{is_known as is_known_format, is_uri};
+pub use shape::Others;
 
 /// Where an error is that has no field of its own.
 const NOWHERE: &str = "<nil>";
@@ -40,6 +42,8 @@ static EMPTY: LazyLock<Node> = LazyLock::new(Node::default);
 #[derive(Clone)]
 pub struct Schema {
     node: Arc<OnceLock<Node>>,
+    /// What a field says about itself beside its reference to a definition.
+    place: Option<Arc<shape::Place>>,
 }
 
 /// The JSON type a schema asks for.
@@ -169,7 +173,7 @@ impl Schema {
     }
 
     fn from_node(node: Node) -> Self {
-        Self { node: Arc::new(OnceLock::from(node)) }
+        Self { node: Arc::new(OnceLock::from(node)), place: None }
     }
 
     fn node(&self) -> &Node {
@@ -316,12 +320,6 @@ impl Schema {
         self.node().list_type.as_ref()
     }
 
-    /// Whether an object is replaced as a whole (`x-kubernetes-map-type: atomic`).
-    #[must_use]
-    pub fn is_atomic_map(&self) -> bool {
-        self.node().atomic_map
-    }
-
     /// Whether members it does not know are kept.
     #[must_use]
     pub fn preserves_unknown(&self) -> bool {
@@ -344,18 +342,6 @@ impl Schema {
     #[must_use]
     pub fn default_value(&self) -> Option<&Value> {
         self.node().default.as_ref()
-    }
-
-    /// How a strategic merge patch treats it (`merge`, `replace`, `retainKeys`, or several with commas); may be empty.
-    #[must_use]
-    pub fn patch_strategy(&self) -> &str {
-        &self.node().patch_strategy
-    }
-
-    /// The member that identifies the items of a list in a strategic merge patch; may be empty.
-    #[must_use]
-    pub fn patch_merge_key(&self) -> &str {
-        &self.node().patch_merge_key
     }
 }
 

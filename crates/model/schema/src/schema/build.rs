@@ -20,7 +20,8 @@ impl Definitions {
     /// Compiles all definitions; they may refer to each other in circles.
     pub(crate) fn build(sources: &Value) -> Self {
         let members = sources.as_object().into_iter().flatten();
-        let empty = |(name, _): (&String, &Value)| (name.clone(), Schema { node: Arc::new(OnceLock::new()) });
+        let empty =
+            |(name, _): (&String, &Value)| (name.clone(), Schema { node: Arc::new(OnceLock::new()), place: None });
         let definitions = Self { named: members.clone().map(empty).collect() };
         for (name, source) in members {
             if let Some(schema) = definitions.named.get(name) {
@@ -38,7 +39,7 @@ impl Definitions {
 
 pub(super) fn schema(source: &Value, definitions: &Definitions) -> Schema {
     if let Some(named) = source["$ref"].as_str().and_then(|name| definitions.get(name)) {
-        return named.clone();
+        return named.at(source);
     }
     Schema::from_node(node(source, definitions))
 }
