@@ -186,8 +186,20 @@ fn presence(field: &Field, kind: &str) -> char {
     match (field.go.starts_with('*'), field.omits_empty) {
         (true, true) => 'p',
         (true, false) => 'n',
-        (false, _) if moment => if field.omits_zero { 'o' } else { 'n' },
-        (false, _) if structure => if field.omits_zero { 'o' } else { 'z' },
+        (false, _) if moment => {
+            if field.omits_zero {
+                'o'
+            } else {
+                'n'
+            }
+        }
+        (false, _) if structure => {
+            if field.omits_zero {
+                'o'
+            } else {
+                'z'
+            }
+        }
         (false, true) => 'o',
         (false, false) if many => 'n',
         (false, false) => 'z',

@@ -150,8 +150,7 @@ fn imports(text: &str) -> BTreeMap<String, String> {
             let parts: Vec<&str> = path.split('/').collect();
             let last = *parts.last()?;
             let versioned = last.starts_with('v') && last.ends_with(|end: char| end.is_ascii_digit());
-            let package =
-                if versioned { format!("{}.{last}", parts.get(parts.len() - 2)?) } else { last.to_owned() };
+            let package = if versioned { format!("{}.{last}", parts.get(parts.len() - 2)?) } else { last.to_owned() };
             let alias = if alias.trim().is_empty() { last } else { alias.trim() };
             Some((alias.to_owned(), package))
         })

@@ -28,7 +28,8 @@ pub(super) fn kinds(facts: &Value) -> Result<Vec<Value>> {
                 kind.insert("parts".into(), parts.into());
             }
             if let Some(columns) = facts["columns"][plural].as_array() {
-                let columns = columns.iter().map(|one| json!([one["name"], one["type"], one["format"], one["priority"]]));
+                let columns =
+                    columns.iter().map(|one| json!([one["name"], one["type"], one["format"], one["priority"]]));
                 kind.insert("columns".into(), columns.collect());
             }
             kinds.push(Value::Object(kind));

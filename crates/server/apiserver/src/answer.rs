@@ -22,6 +22,7 @@ use crate::change::Change;
 use crate::delete::{DeleteOptions, Deleted};
 use crate::kinds::definitions;
 use crate::openapi;
+use crate::parts;
 use crate::protobuf;
 use crate::read::Page;
 use crate::read::pieces::Writer;
@@ -124,7 +125,8 @@ impl Server {
         if body.is_empty() {
             return 0;
         }
-        if target.resource.id == definitions() || target.version().schema.has_rules() {
+        let ruled = || target.resource.is_custom() && target.version().schema.has_rules();
+        if target.resource.id == definitions() || ruled() {
             return usize::MAX;
         }
         let changed = target.name.is_some().then(|| target.named_key().ok()).flatten();
@@ -205,6 +207,18 @@ impl Server {
             };
         }
         let media = || Media::of(headers);
+        match target.part {
+            Part::Node => return Err(parts::no_node(target)),
+            Part::Binding | Part::Eviction if method == Method::POST => {
+                let written = self.act(target, query, media()?, body).await?;
+                return Ok(respond::bytes(written.code, written.object));
+            }
+            Part::Binding | Part::Eviction => return Err(Status::method_not_allowed()),
+            _ => {}
+        }
+        if target.part == Part::Whole && !allows(target, method) {
+            return Err(Status::method_not_allowed());
+        }
         match (method, target.name.is_some()) {
             (&Method::GET | &Method::HEAD, _) if method == Method::GET || target.resource.is_custom() => {
                 self.read(target, query, form).await
@@ -306,6 +320,18 @@ where
         let server = self.clone();
         Box::pin(async move { Ok(server.answer(request).await) })
     }
+}
+
+/// Whether a built-in kind can be changed at all: some are only looked at.
+fn allows(target: &Target, method: &Method) -> bool {
+    let verb = match *method {
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ => "get",
+    };
+    target.version().builtin.is_none_or(|builtin| builtin.can(verb))
 }
 
 fn offer(method: &Method, target: &Target) -> Offer {

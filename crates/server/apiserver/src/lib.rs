@@ -49,6 +49,7 @@ mod limits;
 mod listen;
 mod openapi;
 mod owners;
+mod parts;
 mod pki;
 mod protobuf;
 mod read;

@@ -8,6 +8,16 @@ use crate::body::Media;
 use crate::incoming::Incoming;
 use crate::target::{FieldValidation, Target};
 
+/// The paths of the workloads of built-in kinds, whose selector is no text.
+pub(crate) fn of_workloads() -> Scale {
+    let path = |text: &str| JsonPath::parse(text).expect("a plain path");
+    Scale {
+        spec_replicas: path(".spec.replicas"),
+        status_replicas: path(".status.replicas"),
+        label_selector: Some(path(".spec.selector")),
+    }
+}
+
 /// The Scale of an object; one without replicas has none.
 pub(crate) fn of(target: &Target, object: &Value) -> Result<Value, Status> {
     let paths = paths(target)?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use concert_api::{FieldErrors, Gvk, Status, Time, meta};
+use concert_schema::Counted;
 use concert_store::{Expect, Key, Op, Write, WriteError};
 use serde_json::Value;
 
@@ -20,6 +21,7 @@ use crate::encode;
 use crate::incoming::{self, Incoming};
 use crate::kinds::{self, Resource};
 use crate::owners::{self, Stage};
+use crate::parts;
 use crate::rules;
 use crate::scale;
 use crate::target::{Part, Query, Target};
@@ -94,19 +96,20 @@ impl Server {
     /// The strategy and the rules for a new object.
     fn prepare_created(&self, target: &Target, object: &mut Value) -> Result<(), Status> {
         let version = target.version();
-        if target.resource.is_custom() {
+        if version.builtin.is_none_or(|builtin| builtin.counted != Counted::Never) {
             meta::of(object).insert("generation".into(), 1.into());
         }
         if version.status
+            && !version.builtin.is_some_and(|builtin| builtin.keeps_status)
             && let Some(members) = object.as_object_mut()
         {
             members.remove("status");
         }
-        if let Some(builtin) = target.resource.builtin {
+        if let Some(builtin) = version.builtin {
             builtin.prepare(object, None);
         }
         let mut errors = rules::check(target, object);
-        match target.resource.builtin {
+        match version.builtin {
             Some(builtin) => errors.extend(builtin.check(object, None)),
             None => {
                 errors.extend(version.schema.validate(object));
@@ -117,7 +120,6 @@ impl Server {
         errors.extend(scale::check(target, object));
         refuse_invalid(target, object, &errors)?;
         if target.resource.id == kinds::definitions() {
-            meta::of(object).insert("generation".into(), 1.into());
             self.establish(object, None);
         }
         Ok(())
@@ -188,17 +190,22 @@ impl Server {
         self.check_escalation(target, query, &sent, Some(old))?;
         check_uid(target, &sent, old, change)?;
         let conditional = check_revision(target, &sent, entry, change)?;
-        let mut object = merged(target, &sent, old);
+        let mut object = match target.part {
+            Part::EphemeralContainers | Part::Resize | Part::Approval => {
+                parts::merged(target.part, &sent, old, self.now())
+            }
+            _ => merged(target, &sent, old),
+        };
         rules::keep_from_old(&mut object, old);
         meta::set_text(&mut object, "resourceVersion", entry.revision.to_string());
-        if let Some(builtin) = target.resource.builtin {
+        if let Some(builtin) = target.version().builtin {
             builtin.prepare(&mut object, Some(old));
         }
         keep_namespace_finalizers(target, &mut object, old);
         bump_generation(target, &mut object, old);
         let mut errors = rules::check_update(target, &object, old, &sent);
         errors.extend(rules::check(target, &object));
-        match target.resource.builtin {
+        match target.version().builtin {
             Some(builtin) => errors.extend(builtin.check(&object, Some(old))),
             None => {
                 let schema = &target.version().schema;
@@ -211,6 +218,7 @@ impl Server {
             }
         }
         errors.extend(scale::check(target, &object));
+        errors.extend(parts::check(target.part, &object, old));
         refuse_invalid(target, &object, &errors).map_err(|status| status.warning(&warnings))?;
         warnings.extend(advice(target, &object, Some(old)));
         if target.resource.id == kinds::definitions() && target.part != Part::Status {
@@ -320,19 +328,29 @@ fn merged(target: &Target, sent: &Value, old: &Value) -> Value {
     object
 }
 
-/// Any change outside metadata counts; a status that is a subresource does not.
+/// Any change outside metadata counts; a status that is a subresource does not. Built-in kinds have their own ways.
 fn bump_generation(target: &Target, object: &mut Value, old: &Value) {
-    let counted = target.resource.is_custom() || target.resource.id == kinds::definitions();
-    if !counted || target.part == Part::Status {
-        return;
-    }
-    let status_counts = !target.version().status;
-    let counts = |(name, _): &(&String, &Value)| *name != "metadata" && (status_counts || *name != "status");
-    let (new, before) = (object.as_object().into_iter().flatten(), old.as_object().into_iter().flatten());
-    if new.filter(counts).ne(before.filter(counts)) {
+    let counted = target.version().builtin.map_or(Counted::Content, |builtin| builtin.counted);
+    let changed = match counted {
+        Counted::Never | Counted::Once => false,
+        Counted::Content => is_content_changed(target, object, old),
+        Counted::ContentAndAnnotations => {
+            let annotations = |object: &Value| object["metadata"]["annotations"].clone();
+            is_content_changed(target, object, old) || annotations(object) != annotations(old)
+        }
+        Counted::Everything => is_content_changed(target, object, old) || object["metadata"] != old["metadata"],
+    };
+    if changed && target.part != Part::Status {
         let generation = meta::generation(old) + 1;
         meta::of(object).insert("generation".into(), generation.into());
     }
+}
+
+fn is_content_changed(target: &Target, object: &Value, old: &Value) -> bool {
+    let status_counts = !target.version().status;
+    let counts = |(name, _): &(&String, &Value)| *name != "metadata" && (status_counts || *name != "status");
+    let (new, before) = (object.as_object().into_iter().flatten(), old.as_object().into_iter().flatten());
+    new.filter(counts).ne(before.filter(counts))
 }
 
 /// Only `finalize` changes what holds a namespace.
