@@ -6,17 +6,24 @@
 
 mod autoscaler;
 mod cells;
+mod cluster;
 mod config_map;
 pub(crate) mod data;
 pub(crate) mod defaults;
 mod event;
 mod habits;
+mod judge;
 mod lease;
 mod namespace;
+mod network;
+mod pod;
 pub(crate) mod quantity;
 mod rbac;
 pub(crate) mod render;
 mod secret;
+mod volume;
+mod webhook;
+mod workload;
 
 #[cfg(test)]
 mod tests;

@@ -61,6 +61,7 @@ mod scale;
 mod seldom;
 mod select;
 mod server;
+mod services;
 mod table;
 mod target;
 mod terminating;

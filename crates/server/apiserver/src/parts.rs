@@ -9,10 +9,12 @@ use concert_schema::part_kind;
 use serde_json::{Value, json};
 
 use crate::Server;
+use crate::auth::User;
 use crate::body::Media;
 use crate::delete::{DeleteOptions, Deleted};
 use crate::incoming::{self, Incoming};
 use crate::kinds::Resource;
+use crate::review;
 use crate::target::{Part, Query, Target};
 use crate::write::Written;
 
@@ -189,6 +191,18 @@ fn assign(pod: &mut Value, node: &str, metadata: &Value, now: Time) {
     conditions.retain(|condition| condition["type"] != "PodScheduled");
     conditions.push(scheduled);
     status["conditions"] = conditions.into();
+}
+
+/// A request for a certificate says who asked.
+pub(crate) fn sign(request: &mut Value, caller: Option<&User>) {
+    let user = caller.cloned().unwrap_or_else(User::administrator);
+    let Some(spec) = request["spec"].as_object_mut() else { return };
+    for field in ["username", "uid", "groups", "extra"] {
+        spec.remove(field);
+    }
+    for (name, value) in review::described(&user).as_object().cloned().unwrap_or_default() {
+        spec.insert(name, value);
+    }
 }
 
 /// What only a node could answer, and there are none.

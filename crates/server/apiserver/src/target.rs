@@ -329,6 +329,7 @@ pub(crate) struct Query {
     pub(crate) orphan_dependents: Option<bool>,
     /// `gracePeriodSeconds` was said.
     pub(crate) grace: bool,
+    pub(crate) grace_seconds: Option<i64>,
     /// `ignoreStoreReadErrorWithClusterBreakingPotential`.
     pub(crate) unreadable: bool,
 }
@@ -366,7 +367,7 @@ impl Query {
                     check_manager(&value).map_err(|error| invalid(method, error))?;
                 }
                 "gracePeriodSeconds" if method == Method::DELETE => {
-                    integer(&value)?;
+                    parsed.grace_seconds = Some(integer(&value)?);
                     parsed.grace = true;
                 }
                 "ignoreStoreReadErrorWithClusterBreakingPotential" => parsed.unreadable = is_true(&value),

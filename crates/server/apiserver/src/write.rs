@@ -24,6 +24,7 @@ use crate::owners::{self, Stage};
 use crate::parts;
 use crate::rules;
 use crate::scale;
+use crate::services::SERVICES;
 use crate::target::{Part, Query, Target};
 
 /// Tries for a name that `generateName` made.
@@ -56,6 +57,7 @@ impl Server {
         let Incoming { value: mut sent, mut warnings } = sent;
         warnings.extend(owners::deduplicate(&mut sent, Stage::Sent));
         self.check_escalation(target, query, &sent, None)?;
+        let _addresses = self.hold_addresses(target).await;
         for attempt in 1.. {
             let mut object = sent.clone();
             rules::prepare_new(target, &mut object, self.now(), &self.world().random)?;
@@ -63,7 +65,7 @@ impl Server {
             let name = meta::text(&object, "name").to_owned();
             let review = Review::of(Operation::Create, target, &name, None, query.dry_run);
             warnings.extend(self.mutate(target, &review, &mut object).await?);
-            self.prepare_created(target, &mut object).map_err(|status| status.warning(&warnings))?;
+            self.prepare_created(target, query, &mut object).map_err(|status| status.warning(&warnings))?;
             warnings.extend(advice(target, &object, None));
             warnings.extend(self.consult(&review, &object).await?);
             if query.dry_run {
@@ -94,8 +96,11 @@ impl Server {
     }
 
     /// The strategy and the rules for a new object.
-    fn prepare_created(&self, target: &Target, object: &mut Value) -> Result<(), Status> {
+    fn prepare_created(&self, target: &Target, query: &Query, object: &mut Value) -> Result<(), Status> {
         let version = target.version();
+        if target.resource.kind == "CertificateSigningRequest" && !target.resource.is_custom() {
+            parts::sign(object, query.caller.as_deref());
+        }
         if version.builtin.is_none_or(|builtin| builtin.counted != Counted::Never) {
             meta::of(object).insert("generation".into(), 1.into());
         }
@@ -109,6 +114,10 @@ impl Server {
             builtin.prepare(object, None);
         }
         let mut errors = rules::check(target, object);
+        let mut found = FieldErrors::new();
+        if target.resource.id == *SERVICES {
+            found = self.allocate(object, None);
+        }
         match version.builtin {
             Some(builtin) => errors.extend(builtin.check(object, None)),
             None => {
@@ -118,6 +127,10 @@ impl Server {
             }
         }
         errors.extend(scale::check(target, object));
+        // What is wrong in itself is told before what others have.
+        if errors.is_empty() {
+            errors = found;
+        }
         refuse_invalid(target, object, &errors)?;
         if target.resource.id == kinds::definitions() {
             self.establish(object, None);
@@ -129,13 +142,16 @@ impl Server {
     pub(crate) async fn update(&self, target: &Target, query: &Query, change: &Change) -> Result<Written, Status> {
         let name = target.name.clone().unwrap_or_default();
         let key = target.named_key()?;
+        if self.store().snapshot().get(&key).is_none()
+            && let Some(sent) = change.created(target)?
+        {
+            return self.create_sent(target, query, sent).await;
+        }
+        let _addresses = self.hold_addresses(target).await;
         for _ in 0..WRITE_TRIES {
             let snapshot = self.store().snapshot();
             let Some(entry) = snapshot.get(&key) else {
-                return match change.created(target)? {
-                    Some(sent) => self.create_sent(target, query, sent).await,
-                    None => Err(Status::not_found(&target.resource.id, &name)),
-                };
+                return Err(Status::not_found(&target.resource.id, &name));
             };
             let old = encode::tree(&target.resource, target.version(), entry)?;
             let update = self.prepare_updated(target, query, change, entry, &old).await?;
@@ -202,6 +218,10 @@ impl Server {
             builtin.prepare(&mut object, Some(old));
         }
         keep_namespace_finalizers(target, &mut object, old);
+        let mut found = FieldErrors::new();
+        if target.resource.id == *SERVICES && target.part == Part::Whole {
+            found = self.allocate(&mut object, Some(old));
+        }
         bump_generation(target, &mut object, old);
         let mut errors = rules::check_update(target, &object, old, &sent);
         errors.extend(rules::check(target, &object));
@@ -219,6 +239,9 @@ impl Server {
         }
         errors.extend(scale::check(target, &object));
         errors.extend(parts::check(target.part, &object, old));
+        if errors.is_empty() {
+            errors = found;
+        }
         refuse_invalid(target, &object, &errors).map_err(|status| status.warning(&warnings))?;
         warnings.extend(advice(target, &object, Some(old)));
         if target.resource.id == kinds::definitions() && target.part != Part::Status {
@@ -226,6 +249,11 @@ impl Server {
         }
         warnings.extend(self.consult(&review, &object).await?);
         Ok(Update { object, warnings, conditional })
+    }
+
+    /// Nobody else gives services their addresses meanwhile.
+    async fn hold_addresses(&self, target: &Target) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        if target.resource.id == *SERVICES { Some(self.addresses().lock().await) } else { None }
     }
 
     /// New content needs a namespace (and a custom resource a definition) that is there and stays. Gives what must
@@ -376,7 +404,8 @@ fn refuse_invalid(target: &Target, object: &Value, errors: &FieldErrors) -> Resu
 /// Nothing holds a deleting object any longer.
 pub(crate) fn is_released(resource: &Resource, object: &Value) -> bool {
     let spec_finalizers = object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
-    meta::finalizers(object).is_empty() && !(resource.id == kinds::namespaces() && spec_finalizers)
+    let lingers = object["metadata"]["deletionGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds > 0);
+    meta::finalizers(object).is_empty() && !lingers && !(resource.id == kinds::namespaces() && spec_finalizers)
 }
 
 /// A write that the store did not take.

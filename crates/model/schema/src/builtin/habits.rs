@@ -3,7 +3,10 @@
 use concert_api::{FieldErrors, Time};
 use serde_json::Value;
 
-use super::{NameRule, config_map, event, lease, namespace, rbac, secret};
+use super::{
+    NameRule, cells, cluster, config_map, event, lease, namespace, network, pod, rbac, secret, volume, webhook,
+    workload,
+};
 use crate::crd;
 
 /// The cells of an object in a table, one for each column.
@@ -63,7 +66,7 @@ const ADMISSION: Habits = Habits { counted: Counted::Content, ..CONDITIONAL };
 /// By group and kind.
 static TABLE: &[(&str, &str, Habits)] = &[
     ("", "ConfigMap", Habits { check: config_map::check, cells: Some(config_map::cells), ..PLAIN }),
-    ("", "Endpoints", Habits { create_on_update: true, ..PLAIN }),
+    ("", "Endpoints", Habits { cells: Some(cells::network::endpoints), create_on_update: true, ..PLAIN }),
     (
         "",
         "Event",
@@ -88,22 +91,86 @@ static TABLE: &[(&str, &str, Habits)] = &[
             ..PLAIN
         },
     ),
-    ("", "Node", Habits { keeps_status: true, ..PLAIN }),
-    ("", "PersistentVolume", RETURNED),
-    ("", "PersistentVolumeClaim", RETURNED),
-    ("", "Pod", Habits { returned: true, ..COUNTED }),
-    ("", "PodTemplate", Habits { returned: true, ..COUNTED }),
-    ("", "ReplicationController", COUNTED),
-    ("", "ResourceQuota", RETURNED),
+    ("", "Node", Habits { cells: Some(cells::cluster::node), keeps_status: true, ..PLAIN }),
+    (
+        "",
+        "PersistentVolume",
+        Habits {
+            prepare: volume::prepare_volume,
+            check: volume::check_volume,
+            cells: Some(cells::storage::volume),
+            ..RETURNED
+        },
+    ),
+    (
+        "",
+        "PersistentVolumeClaim",
+        Habits {
+            prepare: volume::prepare_claim,
+            check: volume::check_claim,
+            cells: Some(cells::storage::claim),
+            ..RETURNED
+        },
+    ),
+    (
+        "",
+        "Pod",
+        Habits { prepare: pod::prepare, check: pod::check, cells: Some(cells::pod::cells), returned: true, ..COUNTED },
+    ),
+    ("", "PodTemplate", Habits { cells: Some(cells::workload::pod_template), returned: true, ..COUNTED }),
+    (
+        "",
+        "ReplicationController",
+        Habits {
+            check: workload::check_replication_controller,
+            cells: Some(cells::workload::replication_controller),
+            ..COUNTED
+        },
+    ),
+    ("", "ResourceQuota", Habits { cells: Some(cells::cluster::quota), ..RETURNED }),
     ("", "Secret", Habits { prepare: secret::prepare, check: secret::check, cells: Some(secret::cells), ..PLAIN }),
-    ("", "Service", Habits { returned: true, create_on_update: true, ..PLAIN }),
+    (
+        "",
+        "Service",
+        Habits {
+            check: network::check_service,
+            cells: Some(cells::network::service),
+            returned: true,
+            create_on_update: true,
+            ..PLAIN
+        },
+    ),
     ("", "ServiceAccount", RETURNED),
-    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy", ADMISSION),
-    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding", ADMISSION),
-    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration", ADMISSION),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy", ADMISSION),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding", ADMISSION),
-    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", ADMISSION),
+    (
+        "admissionregistration.k8s.io",
+        "MutatingAdmissionPolicy",
+        Habits { cells: Some(cells::cluster::policy), ..ADMISSION },
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "MutatingAdmissionPolicyBinding",
+        Habits { cells: Some(cells::cluster::policy_binding), ..ADMISSION },
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "MutatingWebhookConfiguration",
+        Habits { check: webhook::check, cells: Some(cells::cluster::webhooks), ..ADMISSION },
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "ValidatingAdmissionPolicy",
+        Habits { cells: Some(cells::cluster::policy), ..ADMISSION },
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "ValidatingAdmissionPolicyBinding",
+        Habits { cells: Some(cells::cluster::policy_binding), ..ADMISSION },
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "ValidatingWebhookConfiguration",
+        Habits { check: webhook::check, cells: Some(cells::cluster::webhooks), ..ADMISSION },
+    ),
     (
         "apiextensions.k8s.io",
         "CustomResourceDefinition",
@@ -115,16 +182,65 @@ static TABLE: &[(&str, &str, Habits)] = &[
             ..CONDITIONAL
         },
     ),
-    ("apiregistration.k8s.io", "APIService", CONDITIONAL),
-    ("apps", "DaemonSet", COUNTED),
-    ("apps", "Deployment", Habits { counted: Counted::ContentAndAnnotations, ..PLAIN }),
-    ("apps", "ReplicaSet", COUNTED),
-    ("apps", "StatefulSet", COUNTED),
-    ("autoscaling", "HorizontalPodAutoscaler", PLAIN),
-    ("batch", "CronJob", COUNTED),
-    ("batch", "Job", COUNTED),
-    ("certificates.k8s.io", "ClusterTrustBundle", CONDITIONAL),
-    ("certificates.k8s.io", "PodCertificateRequest", CONDITIONAL),
+    ("apiregistration.k8s.io", "APIService", Habits { cells: Some(cells::cluster::api_service), ..CONDITIONAL }),
+    (
+        "apps",
+        "DaemonSet",
+        Habits {
+            prepare: workload::prepare_daemon_set,
+            check: workload::check_daemon_set,
+            cells: Some(cells::workload::daemon_set),
+            ..COUNTED
+        },
+    ),
+    (
+        "apps",
+        "Deployment",
+        Habits {
+            check: workload::check_deployment,
+            cells: Some(cells::workload::deployment),
+            counted: Counted::ContentAndAnnotations,
+            ..PLAIN
+        },
+    ),
+    (
+        "apps",
+        "ReplicaSet",
+        Habits { check: workload::check_replica_set, cells: Some(cells::workload::replica_set), ..COUNTED },
+    ),
+    (
+        "apps",
+        "StatefulSet",
+        Habits {
+            name_rule: NameRule::Label,
+            prepare: workload::prepare_stateful_set,
+            check: workload::check_stateful_set,
+            cells: Some(cells::workload::stateful_set),
+            ..COUNTED
+        },
+    ),
+    (
+        "autoscaling",
+        "HorizontalPodAutoscaler",
+        Habits { check: workload::check_autoscaler, cells: Some(cells::workload::autoscaler), ..PLAIN },
+    ),
+    ("batch", "CronJob", Habits { check: workload::check_cron_job, cells: Some(cells::workload::cron_job), ..COUNTED }),
+    (
+        "batch",
+        "Job",
+        Habits {
+            prepare: workload::prepare_job,
+            check: workload::check_job,
+            cells: Some(cells::workload::job),
+            ..COUNTED
+        },
+    ),
+    ("certificates.k8s.io", "ClusterTrustBundle", Habits { cells: Some(cells::cluster::trust_bundle), ..CONDITIONAL }),
+    (
+        "certificates.k8s.io",
+        "PodCertificateRequest",
+        Habits { cells: Some(cells::cluster::pod_certificate), ..CONDITIONAL },
+    ),
     (
         "coordination.k8s.io",
         "Lease",
@@ -136,7 +252,16 @@ static TABLE: &[(&str, &str, Habits)] = &[
             ..CONDITIONAL
         },
     ),
-    ("discovery.k8s.io", "EndpointSlice", Habits { counted: Counted::Everything, ..PLAIN }),
+    (
+        "discovery.k8s.io",
+        "EndpointSlice",
+        Habits {
+            check: network::check_endpoint_slice,
+            cells: Some(cells::network::endpoint_slice),
+            counted: Counted::Everything,
+            ..PLAIN
+        },
+    ),
     (
         "events.k8s.io",
         "Event",
@@ -148,13 +273,47 @@ static TABLE: &[(&str, &str, Habits)] = &[
             ..PLAIN
         },
     ),
-    ("flowcontrol.apiserver.k8s.io", "FlowSchema", COUNTED),
-    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration", COUNTED),
-    ("networking.k8s.io", "Ingress", COUNTED),
-    ("networking.k8s.io", "IngressClass", COUNTED),
-    ("networking.k8s.io", "NetworkPolicy", COUNTED),
-    ("node.k8s.io", "RuntimeClass", Habits { create_on_update: true, ..CONDITIONAL }),
-    ("policy", "PodDisruptionBudget", Habits { counted: Counted::Content, ..CONDITIONAL }),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema", Habits { cells: Some(cells::cluster::flow_schema), ..COUNTED }),
+    (
+        "flowcontrol.apiserver.k8s.io",
+        "PriorityLevelConfiguration",
+        Habits { cells: Some(cells::cluster::priority_level), ..COUNTED },
+    ),
+    (
+        "networking.k8s.io",
+        "Ingress",
+        Habits { check: network::check_ingress, cells: Some(cells::network::ingress), ..COUNTED },
+    ),
+    (
+        "networking.k8s.io",
+        "IngressClass",
+        Habits { check: network::check_ingress_class, cells: Some(cells::network::ingress_class), ..COUNTED },
+    ),
+    (
+        "networking.k8s.io",
+        "NetworkPolicy",
+        Habits { check: network::check_network_policy, cells: Some(cells::network::network_policy), ..COUNTED },
+    ),
+    (
+        "node.k8s.io",
+        "RuntimeClass",
+        Habits {
+            check: cluster::check_runtime_class,
+            cells: Some(cells::cluster::runtime_class),
+            create_on_update: true,
+            ..CONDITIONAL
+        },
+    ),
+    (
+        "policy",
+        "PodDisruptionBudget",
+        Habits {
+            check: workload::check_disruption_budget,
+            cells: Some(cells::workload::disruption_budget),
+            counted: Counted::Content,
+            ..CONDITIONAL
+        },
+    ),
     ("rbac.authorization.k8s.io", "ClusterRole", Habits { check: rbac::check_cluster_role, ..ROLE }),
     (
         "rbac.authorization.k8s.io",
@@ -168,18 +327,60 @@ static TABLE: &[(&str, &str, Habits)] = &[
         Habits { check: rbac::check_role_binding, cells: Some(rbac::binding_cells), ..ROLE },
     ),
     ("resource.k8s.io", "DeviceClass", Habits { returned: true, ..COUNTED }),
-    ("resource.k8s.io", "DeviceTaintRule", COUNTED),
-    ("resource.k8s.io", "ResourceClaim", RETURNED),
+    ("resource.k8s.io", "DeviceTaintRule", Habits { cells: Some(cells::cluster::taint_rule), ..COUNTED }),
+    ("resource.k8s.io", "ResourceClaim", Habits { cells: Some(cells::cluster::resource_claim), ..RETURNED }),
     ("resource.k8s.io", "ResourceClaimTemplate", RETURNED),
-    ("resource.k8s.io", "ResourceSlice", Habits { returned: true, ..COUNTED }),
-    ("scheduling.k8s.io", "PriorityClass", Habits { counted: Counted::Once, ..PLAIN }),
-    ("storage.k8s.io", "CSIDriver", Habits { returned: true, ..CONDITIONAL }),
-    ("storage.k8s.io", "CSINode", Habits { returned: true, ..CONDITIONAL }),
+    (
+        "resource.k8s.io",
+        "ResourceSlice",
+        Habits { cells: Some(cells::cluster::resource_slice), returned: true, ..COUNTED },
+    ),
+    (
+        "scheduling.k8s.io",
+        "PriorityClass",
+        Habits {
+            check: cluster::check_priority_class,
+            cells: Some(cells::cluster::priority_class),
+            counted: Counted::Once,
+            ..PLAIN
+        },
+    ),
+    ("storage.k8s.io", "CSIDriver", Habits { cells: Some(cells::storage::driver), returned: true, ..CONDITIONAL }),
+    ("storage.k8s.io", "CSINode", Habits { cells: Some(cells::storage::node), returned: true, ..CONDITIONAL }),
     ("storage.k8s.io", "CSIStorageCapacity", CONDITIONAL),
-    ("storage.k8s.io", "StorageClass", RETURNED),
-    ("storage.k8s.io", "VolumeAttachment", Habits { returned: true, ..CONDITIONAL }),
-    ("storage.k8s.io", "VolumeAttributesClass", RETURNED),
-    ("storagemigration.k8s.io", "StorageVersionMigration", CONDITIONAL),
+    (
+        "storage.k8s.io",
+        "StorageClass",
+        Habits { check: volume::check_storage_class, cells: Some(cells::storage::storage_class), ..RETURNED },
+    ),
+    (
+        "storage.k8s.io",
+        "VolumeAttachment",
+        Habits { cells: Some(cells::storage::attachment), returned: true, ..CONDITIONAL },
+    ),
+    ("storage.k8s.io", "VolumeAttributesClass", Habits { cells: Some(cells::storage::attributes_class), ..RETURNED }),
+    (
+        "storagemigration.k8s.io",
+        "StorageVersionMigration",
+        Habits { cells: Some(cells::cluster::migration), ..CONDITIONAL },
+    ),
+    (
+        "apps",
+        "ControllerRevision",
+        Habits { check: cluster::check_revision, cells: Some(cells::workload::controller_revision), ..PLAIN },
+    ),
+    (
+        "certificates.k8s.io",
+        "CertificateSigningRequest",
+        Habits {
+            prepare: cluster::prepare_signing_request,
+            check: cluster::check_signing_request,
+            cells: Some(cells::cluster::signing_request),
+            ..PLAIN
+        },
+    ),
+    ("networking.k8s.io", "IPAddress", Habits { cells: Some(cells::network::address), ..PLAIN }),
+    ("networking.k8s.io", "ServiceCIDR", Habits { cells: Some(cells::network::service_range), ..PLAIN }),
 ];
 
 /// What a kind does.

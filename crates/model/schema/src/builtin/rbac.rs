@@ -89,7 +89,7 @@ fn check_rules(object: &Value, namespaced: bool, errors: &mut FieldErrors) {
 }
 
 /// What is wrong with a label selector as it stands in objects.
-fn check_selector(selector: &Value, field: &str, errors: &mut FieldErrors) {
+pub(super) fn check_selector(selector: &Value, field: &str, errors: &mut FieldErrors) {
     let labels = format!("{field}.matchLabels");
     let invalid = |field: &str, value: &str, faults: Vec<String>| {
         faults.into_iter().map(|fault| FieldError::invalid(field, value, fault)).collect::<FieldErrors>()

@@ -1,3 +1,5 @@
+mod samples;
+
 use super::*;
 use proptest::prelude::*;
 use serde_json::json;
