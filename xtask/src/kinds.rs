@@ -25,6 +25,9 @@ use crate::tools::{self, Tool};
 /// Where the data lie.
 const DATA: &str = "crates/model/schema/src/builtin";
 
+/// Where the roles lie that are there from the beginning.
+const ROLES: &str = "crates/server/apiserver/src/access/bootstrap.json";
+
 /// What to make data from.
 #[derive(Args)]
 pub(crate) struct Options {
@@ -40,15 +43,33 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         None => ask()?,
     };
     let facts: Value = serde_json::from_str(&facts).context("the server's answers are no JSON")?;
-    let kinds = table::kinds(&facts)?;
+    let kinds = table::kinds(&facts["kinds"])?;
     let mut source = source::Source::new(modules()?);
-    let text = definitions::text(&facts, &kinds, &mut source)?;
-    for (name, content) in [("kinds.json", table::text_of(&kinds)), ("definitions.txt", text)] {
-        let path = metadata::root().join(DATA).join(name);
+    let text = definitions::text(&facts["kinds"], &kinds, &mut source)?;
+    for (name, content) in [
+        (format!("{DATA}/kinds.json"), table::text_of(&kinds)),
+        (format!("{DATA}/definitions.txt"), text),
+        (ROLES.to_owned(), roles(&facts["roles"])),
+    ] {
+        let path = metadata::root().join(name);
         std::fs::write(&path, &content).with_context(|| format!("cannot write {}", path.display()))?;
         println!("{}: {} bytes", path.display(), content.len());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The roles, one for each line, without what each server makes itself.
+fn roles(objects: &Value) -> String {
+    let plain = |object: &Value| {
+        let mut object = object.clone();
+        object["apiVersion"] = "rbac.authorization.k8s.io/v1".into();
+        if let Some(metadata) = object["metadata"].as_object_mut() {
+            metadata.retain(|name, _| matches!(name.as_str(), "name" | "namespace" | "labels" | "annotations"));
+        }
+        object.to_string()
+    };
+    let lines: Vec<String> = objects.as_array().into_iter().flatten().map(plain).collect();
+    format!("[\n{}\n]\n", lines.join(",\n"))
 }
 
 /// Starts the real server and asks it.

@@ -35,7 +35,22 @@ fn main() {
         let schemas = &openapi["components"]["schemas"];
         facts.insert(document, json!({"resources": resources, "columns": columns, "schemas": schemas}));
     }
-    println!("{}", json!(facts));
+    println!("{}", json!({"kinds": facts, "roles": roles(&api)}));
+}
+
+/// The roles and bindings that are there from the beginning.
+fn roles(api: &Api) -> Vec<Value> {
+    let kinds = ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"];
+    let list = |kind: &str| {
+        let plural = format!("{}s", kind.to_lowercase());
+        let path = format!("/apis/rbac.authorization.k8s.io/v1/{plural}?labelSelector=kubernetes.io/bootstrapping");
+        let with_kind = |mut object: Value| {
+            object["kind"] = kind.into();
+            object
+        };
+        items(&ask(api, &path, "application/json")["items"]).into_iter().map(with_kind).collect::<Vec<_>>()
+    };
+    kinds.into_iter().flat_map(list).collect()
 }
 
 fn ask(api: &Api, path: &str, accept: &str) -> Value {

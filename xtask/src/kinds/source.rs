@@ -93,25 +93,29 @@ impl Package {
         let mut structure: Option<String> = None;
         for line in text.lines() {
             match &structure {
-                None => match line.strip_prefix("type ").map(|line| line.split_whitespace().collect::<Vec<_>>()) {
-                    Some(words) => match words[..] {
-                        [name, "struct" | "struct{}", ..] => {
-                            self.structs.insert(name.to_owned(), Vec::new());
-                            structure = (!line.ends_with('}')).then(|| name.to_owned());
-                        }
-                        [name, meaning, ..] => {
-                            self.named.insert(name.to_owned(), qualified(meaning, package, &imports));
-                        }
-                        _ => {}
-                    },
-                    None => {}
-                },
+                None => structure = self.declare(line, package, &imports),
                 Some(_) if line == "}" => structure = None,
                 Some(name) => {
                     let field = field(line, package, &imports);
                     self.structs.entry(name.clone()).or_default().extend(field);
                 }
             }
+        }
+    }
+
+    /// Notes a type; gives the name of a struct whose fields follow.
+    fn declare(&mut self, line: &str, package: &str, imports: &BTreeMap<String, String>) -> Option<String> {
+        let words: Vec<&str> = line.strip_prefix("type ")?.split_whitespace().collect();
+        match words[..] {
+            [name, "struct" | "struct{}", ..] => {
+                self.structs.insert(name.to_owned(), Vec::new());
+                (!line.ends_with('}')).then(|| name.to_owned())
+            }
+            [name, meaning, ..] => {
+                self.named.insert(name.to_owned(), qualified(meaning, package, imports));
+                None
+            }
+            _ => None,
         }
     }
 }

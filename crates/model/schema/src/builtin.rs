@@ -183,6 +183,12 @@ pub fn part_kind(gvk: &Gvk) -> Option<&'static Builtin> {
     KINDS.iter().find(|builtin| builtin.gvk == *gvk)
 }
 
+/// A label selector, or a map of labels, as the text of a selector.
+#[must_use]
+pub fn selector_text(selector: &Value) -> String {
+    cells::selector(selector)
+}
+
 /// The schema of a struct of the built-in kinds, such as `core.v1.PodSpec`.
 #[must_use]
 pub fn definition(name: &str) -> Option<Schema> {

@@ -199,6 +199,10 @@ impl Server {
         if target.resource.is_answered() {
             return match (method, &target.name) {
                 (_, Some(_)) => Err(Status::no_such_resource()),
+                (&Method::POST, None) if target.resource.kind == "Binding" => {
+                    let written = self.act(target, query, Media::of(headers)?, body).await?;
+                    Ok(respond::bytes(written.code, written.object))
+                }
                 (&Method::POST, None) => {
                     let written = self.review(target, query, Media::of(headers)?, body)?;
                     self.written(target, query, form, written)
@@ -208,7 +212,7 @@ impl Server {
         }
         let media = || Media::of(headers);
         match target.part {
-            Part::Node => return Err(parts::no_node(target)),
+            Part::Node => return Err(parts::no_node(self, target)),
             Part::Binding | Part::Eviction if method == Method::POST => {
                 let written = self.act(target, query, media()?, body).await?;
                 return Ok(respond::bytes(written.code, written.object));

@@ -76,7 +76,8 @@ impl Server {
                     self.after_removal(&key).await;
                     if is_returned(target) {
                         let revision = removed.revision.to_string();
-                        return Ok(Deleted::Marked(encode::finished(target.version(), &object, &revision)));
+                        let shown = if meta::is_deleting(&object) { &marked } else { &object };
+                        return Ok(Deleted::Marked(encode::finished(target.version(), shown, &revision)));
                     }
                     return Ok(Deleted::Gone(success(target, &object)));
                 }
@@ -120,7 +121,7 @@ impl Server {
         if !owns_others(&target.resource.id) {
             meta::of(&mut marked).insert("deletionGracePeriodSeconds".into(), grace.into());
         }
-        if target.resource.is_custom() {
+        if meta::generation(object) > 0 && !owns_others(&target.resource.id) {
             let generation = meta::generation(object) + 1;
             meta::of(&mut marked).insert("generation".into(), generation.into());
         }

@@ -134,7 +134,12 @@ fn resources(kinds: &Kinds, group: &str, version: &str) -> Option<Value> {
     let entries: Vec<Value> =
         found.iter().flat_map(|(resource, place)| legacy(resource, &resource.versions[*place])).collect();
     let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    Some(json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": entries}))
+    let mut list = json!({"kind": "APIResourceList", "groupVersion": group_version, "resources": entries});
+    // The oldest document has no version of its own.
+    if !group.is_empty() {
+        list["apiVersion"] = "v1".into();
+    }
+    Some(list)
 }
 
 fn legacy(resource: &Resource, version: &Version) -> Vec<Value> {

@@ -156,7 +156,7 @@ impl Version {
             schema_length: 0,
             columns: Vec::new(),
             builtin: Some(builtin),
-            deprecated: None,
+            deprecated: deprecated(&builtin.gvk).map(str::to_owned),
         }
     }
 
@@ -176,6 +176,15 @@ impl Version {
     /// The kind its objects are stored as, if that is another one.
     pub(crate) fn stored(&self) -> Option<&'static Gvk> {
         self.builtin.map(|builtin| &builtin.stored).filter(|stored| **stored != self.gvk)
+    }
+}
+
+/// What those are told who use a built-in kind that has had its time.
+fn deprecated(gvk: &Gvk) -> Option<&'static str> {
+    match (gvk.group.as_str(), gvk.kind.as_str()) {
+        ("", "Endpoints") => Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+        ("", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
+        _ => None,
     }
 }
 

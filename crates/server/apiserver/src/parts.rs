@@ -4,8 +4,9 @@
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use concert_api::{Details, FieldError, FieldErrors, GroupResource, Gvk, Status, Time, meta};
+use concert_api::{Details, FieldError, FieldErrors, GroupResource, Gvk, ObjectKey, Status, Time, meta};
 use concert_schema::part_kind;
+use concert_store::Key;
 use serde_json::{Value, json};
 
 use crate::Server;
@@ -33,9 +34,7 @@ pub(crate) fn merged(part: Part, sent: &Value, old: &Value, now: Time) -> Value 
     object["metadata"] = sent["metadata"].clone();
     match part {
         Part::EphemeralContainers => {
-            if let Some(containers) = sent["spec"].get("ephemeralContainers") {
-                object["spec"]["ephemeralContainers"] = containers.clone();
-            }
+            object["spec"]["ephemeralContainers"] = sent["spec"]["ephemeralContainers"].clone();
         }
         Part::Resize => resize(&mut object, sent),
         Part::Approval => {
@@ -117,10 +116,19 @@ impl Server {
     ) -> Result<Written, Status> {
         let kind = if target.part == Part::Eviction { &*EVICTION } else { &*BINDING };
         let kind = kind.as_ref().ok_or_else(|| Status::internal("this kind is not known"))?;
-        let key = target.named_key()?;
+        let object =
+            ObjectKey::new(target.namespace.as_deref().unwrap_or_default(), target.name.as_deref().unwrap_or_default());
         let Incoming { value, warnings } =
-            incoming::read(&Target::stored(kind, &key.object), media, body, query.field_validation)?;
+            incoming::read(&Target::stored(kind, &object), media, body, query.field_validation)?;
         let named = meta::text(&value, "name");
+        // A binding that is not sent to a pod names it.
+        let target = &if target.name.is_none() {
+            target.at(&ObjectKey { name: named.into(), ..object })
+        } else {
+            target.clone()
+        };
+        let key = target.named_key()?;
+        let key = Key { resource: GroupResource::new("", "pods"), ..key };
         if !named.is_empty() && *named != *key.object.name {
             let kind = &kind.kind;
             return Err(Status::bad_request(format!("name in URL does not match name in {kind} object")));
@@ -128,7 +136,7 @@ impl Server {
         if target.part == Part::Eviction {
             self.evict(target, query, &value).await?;
         } else {
-            self.bind(target, query, &value).await?;
+            self.bind(&key, query, &value).await?;
         }
         let object = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
         Ok(Written { code: 201, object: Bytes::from(object.to_string()), warnings })
@@ -146,14 +154,13 @@ impl Server {
         }
     }
 
-    async fn bind(&self, target: &Target, query: &Query, binding: &Value) -> Result<(), Status> {
-        let key = target.named_key()?;
+    async fn bind(&self, key: &Key, query: &Query, binding: &Value) -> Result<(), Status> {
         let name = &key.object.name;
         let node = binding["target"]["name"].as_str().unwrap_or_default();
         if node.is_empty() {
             return Err(Status::failure(500, "", "target.name: Required value"));
         }
-        let entry = self.store().snapshot().get(&key).cloned();
+        let entry = self.store().snapshot().get(key).cloned();
         let Some(entry) = entry else { return Err(Status::not_found(&key.resource, name)) };
         let pod: Value = serde_json::from_slice(&entry.bytes).map_err(Status::internal)?;
         let taken = |why: String| Err(Status::conflict_because(&GroupResource::new("", "pods/binding"), name, &why));
@@ -168,7 +175,7 @@ impl Server {
         }
         if !query.dry_run {
             let now = self.now();
-            self.edit(&key, |pod| assign(pod, node, &binding["metadata"], now)).await;
+            self.edit(key, |pod| assign(pod, node, &binding["metadata"], now)).await;
         }
         Ok(())
     }
@@ -181,7 +188,6 @@ fn assign(pod: &mut Value, node: &str, metadata: &Value, now: Time) {
     }
     let scheduled = json!({
         "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now.to_string(),
-        "observedGeneration": meta::generation(pod),
     });
     let status = &mut pod["status"];
     if let Some(status) = status.as_object_mut() {
@@ -206,8 +212,15 @@ pub(crate) fn sign(request: &mut Value, caller: Option<&User>) {
 }
 
 /// What only a node could answer, and there are none.
-pub(crate) fn no_node(target: &Target) -> Status {
+pub(crate) fn no_node(server: &Server, target: &Target) -> Status {
     let name = target.name.as_deref().unwrap_or_default();
+    let key = match target.named_key() {
+        Ok(key) => key,
+        Err(status) => return status,
+    };
+    if server.store().snapshot().get(&key).is_none() {
+        return Status::not_found(&key.resource, name);
+    }
     match target.resource.kind.as_str() {
         "Pod" => Status::bad_request(format!("pod {name} does not have a host assigned")),
         "Service" => {

@@ -114,7 +114,7 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
 ];
 
 /// What objects of built-in kinds can be selected by, beside events.
-const SELECTABLE: [(&str, &[&str]); 11] = [
+const SELECTABLE: [(&str, &[&str]); 10] = [
     ("CertificateSigningRequest", &["spec.signerName"]),
     ("Job", &["status.successful"]),
     ("Namespace", &["status.phase"]),
@@ -132,7 +132,6 @@ const SELECTABLE: [(&str, &[&str]); 11] = [
             "status.nominatedNodeName",
         ],
     ),
-    ("ReplicaSet", &["status.replicas"]),
     ("ReplicationController", &["status.replicas"]),
     ("ResourceSlice", &["spec.nodeName", "spec.driver"]),
     ("Secret", &["type"]),

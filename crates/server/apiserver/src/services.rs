@@ -42,6 +42,9 @@ impl Server {
             release(service);
             return errors;
         }
+        if old.is_some() {
+            drop_unused(service);
+        }
         set_families(service);
         errors.extend(set_address(service, &taken, random));
         errors.extend(set_node_ports(service, &mut taken, random));
@@ -94,6 +97,16 @@ fn release(service: &mut Value) {
     let Some(spec) = service["spec"].as_object_mut() else { return };
     for field in OF_ADDRESSES {
         spec.remove(field);
+    }
+}
+
+/// What only those have who are reached from outside.
+fn drop_unused(service: &mut Value) {
+    let spec = &mut service["spec"];
+    let external = matches!(spec["type"].as_str(), Some("NodePort" | "LoadBalancer"));
+    let own = spec["externalIPs"].as_array().is_some_and(|list| !list.is_empty());
+    if let Some(spec) = spec.as_object_mut().filter(|_| !external && !own) {
+        spec.remove("externalTrafficPolicy");
     }
 }
 

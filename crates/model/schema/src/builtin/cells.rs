@@ -69,8 +69,13 @@ fn labels(map: &Value) -> String {
     if pairs.is_empty() { NONE.to_owned() } else { pairs.join(",") }
 }
 
-/// A label selector as the text of one.
-fn selector(selector: &Value) -> String {
+/// A label selector as the text of one; a plain map is one too.
+pub(crate) fn selector(selector: &Value) -> String {
+    let plain = selector.as_object().is_some_and(|members| members.values().all(Value::is_string));
+    if plain {
+        let shown = labels(selector);
+        return if shown == NONE { String::new() } else { shown };
+    }
     let equal = selector["matchLabels"].as_object().into_iter().flatten();
     let mut parts: Vec<(String, String)> =
         equal.map(|(name, value)| (name.clone(), format!("{name}={}", text(value)))).collect();

@@ -5,6 +5,19 @@ use serde_json::{Value, json};
 
 use super::judge::{Judge, text};
 
+/// Nothing is put on a new node before it is ready.
+pub(super) fn prepare_node(object: &mut Value, old: Option<&Value>) {
+    const KEY: &str = "node.kubernetes.io/not-ready";
+    if old.is_some() || !object.is_object() {
+        return;
+    }
+    let mut taints = object["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    if !taints.iter().any(|taint| taint["key"] == KEY && taint["effect"] == "NoSchedule") {
+        taints.push(json!({"key": KEY, "effect": "NoSchedule"}));
+    }
+    object["spec"]["taints"] = taints.into();
+}
+
 /// A new request has no conditions yet.
 pub(super) fn prepare_signing_request(object: &mut Value, old: Option<&Value>) {
     if old.is_none() && object.is_object() {

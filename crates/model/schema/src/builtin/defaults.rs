@@ -100,6 +100,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("storage.v1.CSIDriverSpec", "attachRequired", "true"),
     ("storage.v1.CSIDriverSpec", "fsGroupPolicy", "\"ReadWriteOnceWithFSType\""),
     ("storage.v1.CSIDriverSpec", "podInfoOnMount", "false"),
+    ("storage.v1.CSIDriverSpec", "preventPodSchedulingIfMissing", "false"),
     ("storage.v1.CSIDriverSpec", "requiresRepublish", "false"),
     ("storage.v1.CSIDriverSpec", "seLinuxMount", "false"),
     ("storage.v1.CSIDriverSpec", "storageCapacity", "false"),

@@ -91,7 +91,11 @@ static TABLE: &[(&str, &str, Habits)] = &[
             ..PLAIN
         },
     ),
-    ("", "Node", Habits { cells: Some(cells::cluster::node), keeps_status: true, ..PLAIN }),
+    (
+        "",
+        "Node",
+        Habits { prepare: cluster::prepare_node, cells: Some(cells::cluster::node), keeps_status: true, ..PLAIN },
+    ),
     (
         "",
         "PersistentVolume",
@@ -222,7 +226,7 @@ static TABLE: &[(&str, &str, Habits)] = &[
     (
         "autoscaling",
         "HorizontalPodAutoscaler",
-        Habits { check: workload::check_autoscaler, cells: Some(cells::workload::autoscaler), ..PLAIN },
+        Habits { check: workload::check_autoscaler, cells: Some(cells::workload::autoscaler), ..COUNTED },
     ),
     ("batch", "CronJob", Habits { check: workload::check_cron_job, cells: Some(cells::workload::cron_job), ..COUNTED }),
     (

@@ -76,10 +76,7 @@ pub(super) fn check_ingress(object: &Value, _old: Option<&Value>) -> FieldErrors
     let spec = &object["spec"];
     if spec["rules"].as_array().is_none_or(Vec::is_empty) && !spec["defaultBackend"].is_object() {
         let detail = "either `defaultBackend` or `rules` must be specified";
-        judge.invalid("spec", Value::Object(serde_json::Map::new()), detail);
-        if let Some(error) = judge.errors.last_mut() {
-            error.fault = concert_api::Fault::Invalid(Value::Array(Vec::new()));
-        }
+        judge.invalid("spec", spec["rules"].clone(), detail);
     }
     if spec["defaultBackend"].is_object() {
         check_backend(&spec["defaultBackend"], "spec.defaultBackend", &mut judge);
@@ -117,11 +114,7 @@ fn check_backend(backend: &Value, path: &str, judge: &mut Judge) {
     let (service, resource) = (&backend["service"], &backend["resource"]);
     if !service.is_object() {
         if !resource.is_object() {
-            judge.required(path, "port name or number is required");
-            if let Some(error) = judge.errors.last_mut() {
-                "cannot set both resource and service backends".clone_into(&mut error.detail);
-                error.detail = "must specify a service or resource backend".to_owned();
-            }
+            judge.required(path, "must specify a service or resource backend");
         }
         return;
     }
@@ -142,7 +135,7 @@ pub(super) fn check_network_policy(object: &Value, _old: Option<&Value>) -> Fiel
     judge.selector(&object["spec"]["podSelector"], "spec.podSelector");
     for (path, kind) in items(&object["spec"]["policyTypes"], "spec.policyTypes") {
         if !matches!(text(kind), "Ingress" | "Egress") {
-            judge.not_supported(text(kind), &["Egress", "Ingress"], &path);
+            judge.not_supported(text(kind), &["Ingress", "Egress"], &path);
         }
     }
     judge.errors

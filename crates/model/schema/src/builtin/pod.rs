@@ -3,7 +3,7 @@
 mod spec;
 
 use concert_api::{FieldErrors, names};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::judge::{Judge, text};
 use super::quantity;
@@ -28,6 +28,7 @@ pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
         status["conditions"] = json!([{
             "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
             "message": "Scheduling is blocked due to non-empty scheduling gates",
+            "lastTransitionTime": object["metadata"]["creationTimestamp"],
         }]);
     }
     object["status"] = status;
@@ -78,6 +79,9 @@ pub(super) fn check(object: &Value, old: Option<&Value>) -> FieldErrors {
         return judge.errors;
     }
     check_spec(&object["spec"], "spec", &mut judge);
+    if object["spec"]["ephemeralContainers"].as_array().is_some_and(|list| !list.is_empty()) {
+        judge.forbidden("spec.ephemeralContainers", "cannot be set on create");
+    }
     judge.errors
 }
 
@@ -101,7 +105,7 @@ fn check_change(object: &Value, old: &Value, judge: &mut Judge) {
 /// Takes away what may change, and what its own paths change.
 fn strip(spec: &mut Value) {
     let Some(members) = spec.as_object_mut() else { return };
-    for name in ["activeDeadlineSeconds", "tolerations", "ephemeralContainers", "nodeName", "schedulingGates"] {
+    for name in ["activeDeadlineSeconds", "tolerations", "ephemeralContainers", "schedulingGates"] {
         members.remove(name);
     }
     for list in ["containers", "initContainers"] {
@@ -124,8 +128,5 @@ pub(super) fn check_template_metadata(template: &Value, path: &str, judge: &mut 
 
 /// The labels of a template, as they stand in messages.
 pub(super) fn labels(template: &Value) -> Value {
-    match &template["metadata"]["labels"] {
-        Value::Object(labels) => Value::Object(labels.clone()),
-        _ => Value::Object(Map::new()),
-    }
+    template["metadata"]["labels"].clone()
 }

@@ -1,6 +1,6 @@
 //! Volumes and claims of them.
 
-use concert_api::{FieldErrors, meta};
+use concert_api::{Fault, FieldError, FieldErrors, meta};
 use serde_json::{Value, json};
 
 use super::judge::{Judge, items, text};
@@ -98,6 +98,10 @@ pub(super) fn check_volume(object: &Value, old: Option<&Value>) -> FieldErrors {
     }
     if spec["capacity"].as_object().is_none_or(serde_json::Map::is_empty) {
         judge.required("spec.capacity", "");
+    }
+    if spec["capacity"].as_object().is_none_or(|all| all.len() != 1 || !all.contains_key("storage")) {
+        let fault = Fault::NotSupported(spec["capacity"].clone(), vec!["storage".to_owned()]);
+        judge.errors.push(FieldError::new("spec.capacity", fault, ""));
     }
     let others = spec
         .as_object()

@@ -20,7 +20,8 @@ fn check_running(object: &Value, kind: &str, judge: &mut Judge) {
     } else {
         judge.required("spec.selector", "");
     }
-    if spec["selector"].is_object() && !selects(&spec["selector"], &labels(&spec["template"])) {
+    // No selector selects nothing, an empty one all.
+    if !spec["selector"].is_object() || !selects(&spec["selector"], &labels(&spec["template"])) {
         judge.invalid("spec.template.metadata.labels", labels(&spec["template"]), MISMATCH);
     }
     check_template(&spec["template"], "spec.template", judge);
@@ -147,6 +148,9 @@ pub(super) fn prepare_job(object: &mut Value, old: Option<&Value>) {
         return;
     }
     let (name, uid) = (meta::text(object, "name").to_owned(), meta::text(object, "uid").to_owned());
+    let own = &object["metadata"]["labels"];
+    // Labels that were taken from the template are the same map in Go, and stay so.
+    let shared = own.is_object() && *own == object["spec"]["template"]["metadata"]["labels"];
     let spec = &mut object["spec"];
     for (label, value) in [
         ("job-name", &name),
@@ -162,6 +166,9 @@ pub(super) fn prepare_job(object: &mut Value, old: Option<&Value>) {
     let selected = &mut spec["selector"]["matchLabels"];
     if selected.get("batch.kubernetes.io/controller-uid").is_none() {
         selected["batch.kubernetes.io/controller-uid"] = uid.into();
+    }
+    if shared {
+        object["metadata"]["labels"] = object["spec"]["template"]["metadata"]["labels"].clone();
     }
 }
 
@@ -245,14 +252,21 @@ pub(super) fn check_autoscaler(object: &Value, _old: Option<&Value>) -> FieldErr
     if let Some(least) = least.filter(|least| *least < 1) {
         judge.invalid("spec.minReplicas", least, "must be greater than or equal to 1");
     }
-    if most < 1 {
-        judge.invalid("spec.maxReplicas", most, "must be greater than 0");
+    match most {
+        0 => judge.required("spec.maxReplicas", ""),
+        ..0 => judge.invalid("spec.maxReplicas", most, "must be greater than or equal to 1"),
+        1.. => {}
     }
     if least.is_some_and(|least| most < least) {
         judge.invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`");
     }
+    let target = &spec["scaleTargetRef"];
     for field in ["kind", "name"] {
-        judge.text(&spec["scaleTargetRef"][field], &format!("spec.scaleTargetRef.{field}"));
+        judge.text(&target[field], &format!("spec.scaleTargetRef.{field}"));
+    }
+    let version = text(&target["apiVersion"]);
+    if !version.contains('/') {
+        judge.invalid("spec.scaleTargetRef.apiVersion", version, "apiVersion must specify API group");
     }
     judge.errors
 }

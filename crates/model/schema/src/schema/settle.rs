@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::Schema;
 use crate::builtin::{data, defaults, quantity, render};
-use data::Presence;
+use data::{Presence, Type};
 
 /// The struct that a node stands for.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub(super) struct Structure {
 struct Rule {
     name: &'static str,
     presence: Presence,
+    /// Whether what is empty is as good as nothing.
+    drops_empty: bool,
     /// What Go writes if there is nothing.
     nothing: Option<Value>,
     default: Option<Value>,
@@ -30,7 +32,9 @@ impl Structure {
     pub(super) fn of(name: &str) -> Self {
         let rule = |field: data::Field| {
             let default = render::default(&field).or_else(|| defaults::constant(name, field.name));
-            Rule { name: field.name, presence: field.presence, nothing: render::nothing(&field), default }
+            let nothing = render::nothing(&field);
+            let drops_empty = drops_empty(name, &field);
+            Rule { name: field.name, presence: field.presence, drops_empty, nothing, default }
         };
         let rules = data::flat_fields(name).into_iter().map(rule);
         let fields = rules.filter(|rule| rule.presence != Presence::Pointer || rule.default.is_some()).collect();
@@ -41,7 +45,7 @@ impl Structure {
     fn read(&self, members: &mut Map<String, Value>, room: &mut Room) -> Option<()> {
         for rule in &self.fields {
             if let Some(value) = members.get(rule.name)
-                && (value.is_null() || (rule.presence != Presence::Pointer && is_zero(value)))
+                && (value.is_null() || (rule.drops_empty && is_zero(value)))
             {
                 members.remove(rule.name);
             }
@@ -71,6 +75,17 @@ impl Structure {
             }
         }
         Some(())
+    }
+}
+
+/// A pointer keeps what it points at. A list that is null when it is empty loses that in protobuf, as which all but
+/// definitions are stored.
+fn drops_empty(structure: &str, field: &data::Field) -> bool {
+    let many = matches!(field.kind, Type::List(_) | Type::Listed(_) | Type::Map(_) | Type::Bytes);
+    match field.presence {
+        Presence::Pointer => false,
+        Presence::Null => many && !structure.starts_with("apiextensions."),
+        Presence::Omitted | Presence::Zero => true,
     }
 }
 

@@ -13,8 +13,7 @@ pub(super) const HOOKS: &[(&str, Hook)] = &[
     ("apps.v1.StatefulSetUpdateStrategy", stateful_strategy),
     ("autoscaling.v2.HorizontalPodAutoscalerBehavior", scaling_behavior),
     ("autoscaling.v2.HorizontalPodAutoscalerSpec", metrics),
-    ("batch.v1.Job", |it| take_labels(it, false)),
-    ("batch.v1.JobSpec", job),
+    ("batch.v1.Job", job),
     ("core.v1.Container", pull_policy),
     ("core.v1.EphemeralContainer", pull_policy),
     ("core.v1.ImageVolumeSource", image_volume),
@@ -118,7 +117,10 @@ fn metrics(spec: &mut Members) {
     put(spec, "metrics", json!([{"type": "Resource", "resource": {"name": "cpu", "target": target}}]));
 }
 
-fn job(spec: &mut Members) {
+/// What holds for jobs, but not for what jobs are made from.
+fn job(members: &mut Members) {
+    take_labels(members, false);
+    let Some(spec) = object(members, "spec") else { return };
     let absent = |spec: &Members, name: &str| spec.get(name).is_none_or(Value::is_null);
     if absent(spec, "completions") && absent(spec, "parallelism") {
         spec.insert("completions".to_owned(), 1.into());

@@ -20,6 +20,9 @@ pub(in crate::builtin) fn check_template(template: &Value, path: &str, judge: &m
 
 pub(in crate::builtin) fn check_spec(spec: &Value, path: &str, judge: &mut Judge) {
     let volumes = check_volumes(&spec["volumes"], &format!("{path}.volumes"), judge);
+    if text(&spec["serviceAccountName"]).is_empty() {
+        refuse_tokens(&spec["volumes"], &format!("{path}.volumes"), judge);
+    }
     let containers = format!("{path}.containers");
     if spec["containers"].as_array().is_none_or(Vec::is_empty) {
         judge.required(&containers, "");
@@ -86,6 +89,18 @@ fn check_volumes(volumes: &Value, path: &str, judge: &mut Judge) -> BTreeSet<Str
         }
     }
     known
+}
+
+/// A token is of somebody.
+fn refuse_tokens(volumes: &Value, path: &str, judge: &mut Judge) {
+    for (place, volume) in items(volumes, path) {
+        for (source, one) in items(&volume["projected"]["sources"], &format!("{place}.projected.sources")) {
+            if one["serviceAccountToken"].is_object() {
+                let detail = "must not be specified when serviceAccountName is not set";
+                judge.forbidden(format!("{source}.serviceAccountToken"), detail);
+            }
+        }
+    }
 }
 
 fn check_source(volume: &Value, place: &str, judge: &mut Judge) {
