@@ -41,6 +41,7 @@ mod definition;
 mod delete;
 mod discovery;
 mod encode;
+mod generation;
 mod housekeeping;
 mod incoming;
 mod kinds;

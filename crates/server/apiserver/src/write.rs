@@ -18,6 +18,7 @@ use crate::beside::Stored;
 use crate::body::Media;
 use crate::change::{Change, check_revision, check_uid};
 use crate::encode;
+use crate::generation;
 use crate::incoming::{self, Incoming};
 use crate::kinds::{self, Resource};
 use crate::owners::{self, Stage};
@@ -222,7 +223,7 @@ impl Server {
         if target.resource.id == *SERVICES && target.part == Part::Whole {
             found = self.allocate(&mut object, Some(old));
         }
-        bump_generation(target, &mut object, old);
+        generation::bump(target, &mut object, old);
         let mut errors = rules::check_update(target, &object, old, &sent);
         errors.extend(rules::check(target, &object));
         match target.version().builtin {
@@ -354,31 +355,6 @@ fn merged(target: &Target, sent: &Value, old: &Value) -> Value {
         };
     }
     object
-}
-
-/// Any change outside metadata counts; a status that is a subresource does not. Built-in kinds have their own ways.
-fn bump_generation(target: &Target, object: &mut Value, old: &Value) {
-    let counted = target.version().builtin.map_or(Counted::Content, |builtin| builtin.counted);
-    let changed = match counted {
-        Counted::Never | Counted::Once => false,
-        Counted::Content => is_content_changed(target, object, old),
-        Counted::ContentAndAnnotations => {
-            let annotations = |object: &Value| object["metadata"]["annotations"].clone();
-            is_content_changed(target, object, old) || annotations(object) != annotations(old)
-        }
-        Counted::Everything => is_content_changed(target, object, old) || object["metadata"] != old["metadata"],
-    };
-    if changed && target.part != Part::Status {
-        let generation = meta::generation(old) + 1;
-        meta::of(object).insert("generation".into(), generation.into());
-    }
-}
-
-fn is_content_changed(target: &Target, object: &Value, old: &Value) -> bool {
-    let status_counts = !target.version().status;
-    let counts = |(name, _): &(&String, &Value)| *name != "metadata" && (status_counts || *name != "status");
-    let (new, before) = (object.as_object().into_iter().flatten(), old.as_object().into_iter().flatten());
-    new.filter(counts).ne(before.filter(counts))
 }
 
 /// Only `finalize` changes what holds a namespace.

@@ -1,7 +1,9 @@
 //! Autoscalers: `autoscaling/v1` knows one metric, and keeps the rest of `v2` in annotations.
 
-use concert_api::{Gvk, meta};
+use concert_api::Gvk;
 use serde_json::{Map, Value, json};
+
+use super::judge::within;
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
@@ -33,62 +35,63 @@ fn to_one(object: &mut Value) {
             noted.insert(name.to_owned(), value.to_string().into());
         }
     };
-    let metrics = take(&mut object["spec"], "metrics");
+    let metrics = take(object, "spec", "metrics");
     let target = |metric: &Value| metric["resource"]["target"]["averageUtilization"].clone();
     let (own, others) = split(metrics, |metric| is_processor(metric) && !target(metric).is_null());
     if let Some(metric) = &own {
-        object["spec"]["targetCPUUtilizationPercentage"] = target(metric);
+        put(object, "spec", "targetCPUUtilizationPercentage", target(metric));
     }
     note(METRICS, &others);
-    note(BEHAVIOR, &take(&mut object["spec"], "behavior"));
-    let current = take(&mut object["status"], "currentMetrics");
+    note(BEHAVIOR, &take(object, "spec", "behavior"));
+    let current = take(object, "status", "currentMetrics");
     let used = |metric: &Value| metric["resource"]["current"]["averageUtilization"].clone();
     let (own, others) = split(current, |metric| is_processor(metric) && !used(metric).is_null());
     if let Some(metric) = &own {
-        object["status"]["currentCPUUtilizationPercentage"] = used(metric);
+        put(object, "status", "currentCPUUtilizationPercentage", used(metric));
     }
     note(CURRENT, &others);
-    note(CONDITIONS, &take(&mut object["status"], "conditions"));
-    for (name, value) in noted {
-        meta::set_annotation(object, &name, value.as_str().unwrap_or_default());
+    note(CONDITIONS, &take(object, "status", "conditions"));
+    if let Some(annotations) = within(object, &["metadata", "annotations"]).filter(|_| !noted.is_empty()) {
+        annotations.extend(noted);
     }
 }
 
 fn to_two(object: &mut Value) {
     let read = |object: &mut Value, name: &str| -> Value {
-        let text = object["metadata"]["annotations"].as_object_mut().and_then(|all| all.remove(name));
+        let annotations = object.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+        let text = annotations.and_then(|all| all.remove(name));
         text.and_then(|text| serde_json::from_str(text.as_str()?).ok()).unwrap_or_default()
     };
     let (metrics, behavior) = (read(object, METRICS), read(object, BEHAVIOR));
     let (current, conditions) = (read(object, CURRENT), read(object, CONDITIONS));
-    let target = take(&mut object["spec"], "targetCPUUtilizationPercentage");
+    let target = take(object, "spec", "targetCPUUtilizationPercentage");
     let own = (!target.is_null()).then(|| {
         let target = json!({"type": "Utilization", "averageUtilization": target});
         json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
     });
-    put(&mut object["spec"], "metrics", joined(metrics, own));
-    put(&mut object["spec"], "behavior", behavior);
-    let used = take(&mut object["status"], "currentCPUUtilizationPercentage");
+    put(object, "spec", "metrics", joined(metrics, own));
+    put(object, "spec", "behavior", behavior);
+    let used = take(object, "status", "currentCPUUtilizationPercentage");
     let own = (!used.is_null()).then(|| {
         let current = json!({"averageUtilization": used});
         json!({"type": "Resource", "resource": {"name": "cpu", "current": current}})
     });
-    put(&mut object["status"], "currentMetrics", joined(current, own));
-    put(&mut object["status"], "conditions", conditions);
+    put(object, "status", "currentMetrics", joined(current, own));
+    put(object, "status", "conditions", conditions);
 }
 
-fn take(object: &mut Value, name: &str) -> Value {
-    object.as_object_mut().and_then(|members| members.remove(name)).unwrap_or_default()
+fn take(object: &mut Value, part: &str, name: &str) -> Value {
+    let members = object.get_mut(part).and_then(Value::as_object_mut);
+    members.and_then(|members| members.remove(name)).unwrap_or_default()
 }
 
-fn put(object: &mut Value, name: &str, value: Value) {
+fn put(object: &mut Value, part: &str, name: &str, value: Value) {
     if value.is_null() || value == json!([]) {
         return;
     }
-    if !object.is_object() {
-        *object = json!({});
+    if let Some(members) = within(object, &[part]) {
+        members.insert(name.to_owned(), value);
     }
-    object[name] = value;
 }
 
 /// The first that fits, and the others.

@@ -3,19 +3,17 @@
 use concert_api::FieldErrors;
 use serde_json::{Value, json};
 
-use super::judge::{Judge, text};
+use super::judge::{Judge, text, within};
 
 /// Nothing is put on a new node before it is ready.
 pub(super) fn prepare_node(object: &mut Value, old: Option<&Value>) {
     const KEY: &str = "node.kubernetes.io/not-ready";
-    if old.is_some() || !object.is_object() {
-        return;
-    }
-    let mut taints = object["spec"]["taints"].as_array().cloned().unwrap_or_default();
+    let Some(spec) = within(object, &["spec"]).filter(|_| old.is_none()) else { return };
+    let mut taints = spec.get("taints").and_then(Value::as_array).cloned().unwrap_or_default();
     if !taints.iter().any(|taint| taint["key"] == KEY && taint["effect"] == "NoSchedule") {
         taints.push(json!({"key": KEY, "effect": "NoSchedule"}));
     }
-    object["spec"]["taints"] = taints.into();
+    spec.insert("taints".to_owned(), taints.into());
 }
 
 /// A new request has no conditions yet.

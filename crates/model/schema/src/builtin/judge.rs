@@ -103,6 +103,19 @@ impl Judge {
     }
 }
 
+/// The object at a path, made where there is nothing; `None` where something else is in the way.
+pub(super) fn within<'a>(object: &'a mut Value, path: &[&str]) -> Option<&'a mut Map<String, Value>> {
+    let mut members = object.as_object_mut()?;
+    for name in path {
+        let member = members.entry(*name).or_insert(Value::Null);
+        if member.is_null() {
+            *member = Value::Object(Map::new());
+        }
+        members = member.as_object_mut()?;
+    }
+    Some(members)
+}
+
 pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }

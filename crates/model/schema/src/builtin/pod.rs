@@ -3,9 +3,9 @@
 mod spec;
 
 use concert_api::{FieldErrors, names};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::judge::{Judge, text};
+use super::judge::{Judge, text, within};
 use super::quantity;
 
 pub(super) use spec::{check_spec, check_template};
@@ -15,13 +15,14 @@ const TOLERATED: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.i
 const TOLERATED_SECONDS: i64 = 300;
 
 pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
-    if old.is_some() || !object.is_object() {
+    if old.is_some() {
         return;
     }
-    tolerate(&mut object["spec"]);
-    if object["spec"].get("priority").is_none() {
-        object["spec"]["priority"] = 0.into();
-        object["spec"]["preemptionPolicy"] = "PreemptLowerPriority".into();
+    let Some(spec) = within(object, &["spec"]) else { return };
+    tolerate(spec);
+    if !spec.contains_key("priority") {
+        spec.insert("priority".to_owned(), 0.into());
+        spec.insert("preemptionPolicy".to_owned(), "PreemptLowerPriority".into());
     }
     let mut status = json!({"phase": "Pending", "qosClass": quality(&object["spec"])});
     if object["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
@@ -34,8 +35,8 @@ pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
     object["status"] = status;
 }
 
-fn tolerate(spec: &mut Value) {
-    let mut all = spec["tolerations"].as_array().cloned().unwrap_or_default();
+fn tolerate(spec: &mut Map<String, Value>) {
+    let mut all = spec.get("tolerations").and_then(Value::as_array).cloned().unwrap_or_default();
     for key in TOLERATED {
         let covers = |one: &Value| {
             let effect = text(&one["effect"]);
@@ -46,7 +47,7 @@ fn tolerate(spec: &mut Value) {
             all.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}));
         }
     }
-    spec["tolerations"] = all.into();
+    spec.insert("tolerations".to_owned(), all.into());
 }
 
 /// How surely a pod gets what it asks for: all of it, some, or nothing.

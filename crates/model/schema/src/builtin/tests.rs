@@ -426,6 +426,7 @@ proptest! {
             let _ = builtin.decode_fault(&object);
             let mut object = object.clone();
             builtin.prune(&mut object);
+            prop_assert!(builtin.settle(&mut object));
             builtin.prepare(&mut object, None);
             let once = object.clone();
             builtin.prepare(&mut object, None);

@@ -3,7 +3,7 @@
 use concert_api::{Fault, FieldError, FieldErrors, meta};
 use serde_json::{Value, json};
 
-use super::judge::{Judge, items, text};
+use super::judge::{Judge, items, text, within};
 
 const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
@@ -13,7 +13,9 @@ fn protect(object: &mut Value, finalizer: &str) {
     if !all.contains(&finalizer.into()) {
         all.push(finalizer.into());
     }
-    object["metadata"]["finalizers"] = all.into();
+    if let Some(metadata) = within(object, &["metadata"]) {
+        metadata.insert("finalizers".to_owned(), all.into());
+    }
 }
 
 pub(super) fn prepare_claim(object: &mut Value, old: Option<&Value>) {

@@ -1,9 +1,9 @@
 //! What makes pods: deployments, sets, jobs.
 
-use concert_api::{FieldErrors, meta};
+use concert_api::FieldErrors;
 use serde_json::{Value, json};
 
-use super::judge::{Judge, is_empty, selects, text};
+use super::judge::{Judge, is_empty, selects, text, within};
 use super::pod::{check_template, labels};
 
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
@@ -98,7 +98,7 @@ pub(super) fn check_replication_controller(object: &Value, _old: Option<&Value>)
 
 pub(super) fn prepare_stateful_set(object: &mut Value, _old: Option<&Value>) {
     // Claims made from templates begin as claims do.
-    let claims = object["spec"].get_mut("volumeClaimTemplates").and_then(Value::as_array_mut);
+    let claims = object.pointer_mut("/spec/volumeClaimTemplates").and_then(Value::as_array_mut);
     for claim in claims.into_iter().flatten().filter(|claim| claim.is_object()) {
         claim["apiVersion"] = "v1".into();
         claim["kind"] = "PersistentVolumeClaim".into();
@@ -125,13 +125,13 @@ pub(super) fn check_stateful_set(object: &Value, old: Option<&Value>) -> FieldEr
 
 /// The generation of the template is counted in an annotation, as it once was in the spec.
 pub(super) fn prepare_daemon_set(object: &mut Value, old: Option<&Value>) {
-    let Some(old) = old else {
-        meta::set_annotation(object, TEMPLATE_GENERATION, "1");
-        return;
-    };
-    let before: i64 = meta::annotation(old, TEMPLATE_GENERATION).and_then(|text| text.parse().ok()).unwrap_or(0);
-    let changed = object["spec"]["template"] != old["spec"]["template"];
-    meta::set_annotation(object, TEMPLATE_GENERATION, (before + i64::from(changed)).to_string());
+    let before =
+        old.and_then(|old| text(&old["metadata"]["annotations"][TEMPLATE_GENERATION]).parse().ok()).unwrap_or(0);
+    let changed = old.is_none_or(|old| object["spec"]["template"] != old["spec"]["template"]);
+    if let Some(annotations) = within(object, &["metadata", "annotations"]) {
+        let generation = (before + i64::from(changed)).to_string();
+        annotations.insert(TEMPLATE_GENERATION.to_owned(), generation.into());
+    }
 }
 
 pub(super) fn check_daemon_set(object: &Value, old: Option<&Value>) -> FieldErrors {
@@ -144,31 +144,26 @@ pub(super) fn check_daemon_set(object: &Value, old: Option<&Value>) -> FieldErro
 
 /// A job selects its pods by its own uid, unless it is told how.
 pub(super) fn prepare_job(object: &mut Value, old: Option<&Value>) {
-    if old.is_some() || object["spec"]["manualSelector"] == true || !object["spec"].is_object() {
+    const UID: &str = "batch.kubernetes.io/controller-uid";
+    if old.is_some() || object["spec"]["manualSelector"] == true {
         return;
     }
-    let (name, uid) = (meta::text(object, "name").to_owned(), meta::text(object, "uid").to_owned());
+    let (name, uid) = (object["metadata"]["name"].clone(), object["metadata"]["uid"].clone());
     let own = &object["metadata"]["labels"];
     // Labels that were taken from the template are the same map in Go, and stay so.
     let shared = own.is_object() && *own == object["spec"]["template"]["metadata"]["labels"];
-    let spec = &mut object["spec"];
-    for (label, value) in [
-        ("job-name", &name),
-        ("batch.kubernetes.io/job-name", &name),
-        ("controller-uid", &uid),
-        ("batch.kubernetes.io/controller-uid", &uid),
-    ] {
-        let labels = &mut spec["template"]["metadata"]["labels"];
-        if labels.get(label).is_none() {
-            labels[label] = value.as_str().into();
-        }
+    let Some(labels) = within(object, &["spec", "template", "metadata", "labels"]) else { return };
+    for (label, value) in
+        [("job-name", &name), ("batch.kubernetes.io/job-name", &name), ("controller-uid", &uid), (UID, &uid)]
+    {
+        labels.entry(label).or_insert_with(|| value.clone());
     }
-    let selected = &mut spec["selector"]["matchLabels"];
-    if selected.get("batch.kubernetes.io/controller-uid").is_none() {
-        selected["batch.kubernetes.io/controller-uid"] = uid.into();
+    let labels = labels.clone();
+    if let Some(selected) = within(object, &["spec", "selector", "matchLabels"]) {
+        selected.entry(UID).or_insert(uid);
     }
-    if shared {
-        object["metadata"]["labels"] = object["spec"]["template"]["metadata"]["labels"].clone();
+    if let Some(metadata) = within(object, &["metadata"]).filter(|_| shared) {
+        metadata.insert("labels".to_owned(), labels.into());
     }
 }
 

@@ -1,10 +1,10 @@
 //! From a schema as written to a compiled one.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use concert_cel::Pattern;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::format::Format;
 use super::number::Bounds;
@@ -36,7 +36,26 @@ pub(super) fn schema(source: &Value, definitions: &Definitions) -> Schema {
     if let Some(named) = source["$ref"].as_str().and_then(|name| definitions.get(name)) {
         return named;
     }
+    if definitions.find.is_some()
+        && let Some(leaf) = leaf(source)
+    {
+        return leaf;
+    }
     Schema::from_node(node(source, definitions))
+}
+
+/// Most fields of built-in kinds are plain texts, truths and numbers: one node stands for all of a sort.
+fn leaf(source: &Value) -> Option<Schema> {
+    static LEAVES: LazyLock<Vec<(Value, Schema)>> = LazyLock::new(|| {
+        let sorts = [
+            json!({"type": "string"}),
+            json!({"type": "boolean"}),
+            json!({"type": "integer", "format": "int32"}),
+            json!({"type": "integer", "format": "int64"}),
+        ];
+        sorts.map(|sort| (sort.clone(), Schema::from_node(node(&sort, &Definitions::default())))).to_vec()
+    });
+    LEAVES.iter().find(|(sort, _)| sort == source).map(|(_, schema)| schema.clone())
 }
 
 fn node(source: &Value, definitions: &Definitions) -> Node {

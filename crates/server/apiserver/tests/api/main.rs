@@ -14,6 +14,7 @@ mod collections;
 mod face;
 mod garbage;
 mod habits;
+mod kinds;
 mod lists;
 mod namespaces;
 mod scale;
