@@ -111,7 +111,8 @@ impl Server {
                     apart_if(weight > LIGHT, work).await
                 };
                 let mut response = answer.await.unwrap_or_else(|status| respond::failure(&status));
-                if let Some(warning) = &target.version().deprecated {
+                let refused = response.status() == http::StatusCode::METHOD_NOT_ALLOWED;
+                if let Some(warning) = target.version().deprecated.as_ref().filter(|_| !refused) {
                     respond::warn(&mut response, std::slice::from_ref(warning));
                 }
                 response
