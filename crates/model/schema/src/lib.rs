@@ -45,7 +45,10 @@ mod meta;
 pub mod protobuf;
 mod schema;
 
-pub use builtin::{Builtin, NameRule, builtins, convert_event, definitions, token_request};
+pub use builtin::{
+    Builtin, Counted, NameRule, Subresource, builtins, convert, definition, document, document_name, fingerprint,
+    part_kind, referred, selector_text,
+};
 pub use column::Column;
 pub use crd::{Conversion, Definition, Names, Scale, Scope, Version, definition_warnings, established_status};
 pub use duration::human_duration;

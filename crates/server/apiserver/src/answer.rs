@@ -23,6 +23,7 @@ use crate::delete::{DeleteOptions, Deleted};
 use crate::discovery;
 use crate::kinds::definitions;
 use crate::openapi;
+use crate::parts;
 use crate::protobuf;
 use crate::read::Page;
 use crate::read::pieces::Writer;
@@ -121,7 +122,8 @@ impl Server {
                     apart_if(weight > LIGHT, work).await
                 };
                 let mut response = answer.await.unwrap_or_else(|status| respond::failure(&status));
-                if let Some(warning) = &target.version().deprecated {
+                let refused = response.status() == http::StatusCode::METHOD_NOT_ALLOWED;
+                if let Some(warning) = target.version().deprecated.as_ref().filter(|_| !refused) {
                     respond::warn(&mut response, std::slice::from_ref(warning));
                 }
                 response
@@ -135,7 +137,8 @@ impl Server {
         if body.is_empty() {
             return 0;
         }
-        if target.resource.id == definitions() || target.version().schema.has_rules() {
+        let ruled = || target.resource.is_custom() && target.version().schema.has_rules();
+        if target.resource.id == definitions() || ruled() {
             return usize::MAX;
         }
         let changed = target.name.is_some().then(|| target.named_key().ok()).flatten();
@@ -208,6 +211,10 @@ impl Server {
         if target.resource.is_answered() {
             return match (method, &target.name) {
                 (_, Some(_)) => Err(Status::no_such_resource()),
+                (&Method::POST, None) if target.resource.kind == "Binding" => {
+                    let written = self.act(target, query, Media::of(headers)?, body).await?;
+                    Ok(respond::bytes(written.code, written.object))
+                }
                 (&Method::POST, None) => {
                     let written = self.review(target, query, Media::of(headers)?, body)?;
                     self.written(target, query, form, written)
@@ -216,6 +223,18 @@ impl Server {
             };
         }
         let media = || Media::of(headers);
+        match target.part {
+            Part::Node => return Err(parts::no_node(self, target)),
+            Part::Binding | Part::Eviction if method == Method::POST => {
+                let written = self.act(target, query, media()?, body).await?;
+                return Ok(respond::bytes(written.code, written.object));
+            }
+            Part::Binding | Part::Eviction => return Err(Status::method_not_allowed()),
+            _ => {}
+        }
+        if target.part == Part::Whole && !allows(target, method) {
+            return Err(Status::method_not_allowed());
+        }
         match (method, target.name.is_some()) {
             (&Method::GET | &Method::HEAD, _) if method == Method::GET || target.resource.is_custom() => {
                 self.read(target, query, form).await
@@ -317,6 +336,18 @@ where
         let server = self.clone();
         Box::pin(async move { Ok(server.answer(request).await) })
     }
+}
+
+/// Whether a built-in kind can be changed at all: some are only looked at.
+fn allows(target: &Target, method: &Method) -> bool {
+    let verb = match *method {
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ => "get",
+    };
+    target.version().builtin.is_none_or(|builtin| builtin.can(verb))
 }
 
 fn offer(method: &Method, target: &Target) -> Offer {

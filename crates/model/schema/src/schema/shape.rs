@@ -53,7 +53,7 @@ impl Schema {
 
     /// The same definition, where `source` (which refers to it) stands.
     pub(super) fn at(&self, source: &Value) -> Self {
-        Self { node: Arc::clone(&self.node), place: Place::parse(source).map(Arc::new) }
+        Self { shared: Arc::clone(&self.shared), place: Place::parse(source).map(Arc::new) }
     }
 
     /// The schema of a member that it knows by name.
