@@ -158,6 +158,20 @@ impl FieldSet {
         self.nodes = united;
     }
 
+    /// What any of some sets has; in pairs, so that many small ones do not cost the square of their number.
+    pub(crate) fn union_of(mut sets: Vec<Self>) -> Self {
+        while sets.len() > 1 {
+            let mut rest = sets.into_iter();
+            let mut pairs = Vec::with_capacity(rest.len().div_ceil(2));
+            while let Some(mut set) = rest.next() {
+                set.unite(rest.next().unwrap_or_default());
+                pairs.push(set);
+            }
+            sets = pairs;
+        }
+        sets.pop().unwrap_or_default()
+    }
+
     /// Removes the paths that another set has, but not what is below them.
     pub(crate) fn subtract(&mut self, other: &Self) {
         self.retain_beside(other, |node, theirs| {
@@ -195,6 +209,9 @@ impl FieldSet {
 
     /// The paths that both have.
     pub(crate) fn intersection(&self, other: &Self) -> Self {
+        if !self.meets(other) {
+            return Self::default();
+        }
         let mut theirs = other.nodes.iter().peekable();
         let mut nodes = Vec::new();
         for node in &self.nodes {
@@ -214,10 +231,10 @@ impl FieldSet {
 
     /// Whether both have a path.
     pub(crate) fn meets(&self, other: &Self) -> bool {
-        let mut theirs = other.nodes.iter().peekable();
-        self.nodes.iter().any(|node| {
-            while theirs.next_if(|their| their.element < node.element).is_some() {}
-            let their = theirs.next_if(|their| their.element == node.element);
+        // By search, because one may be huge and the other small.
+        let (few, many) = if self.nodes.len() < other.nodes.len() { (self, other) } else { (other, self) };
+        few.nodes.iter().any(|node| {
+            let their = many.node(&node.element);
             their.is_some_and(|their| (node.member && their.member) || node.below.meets(&their.below))
         })
     }
