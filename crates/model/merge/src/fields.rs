@@ -197,11 +197,10 @@ impl FieldSet {
         if other.is_empty() {
             return;
         }
-        let mut theirs = other.nodes.iter().peekable();
+        // By search, because one may be small and the other huge.
         self.nodes.retain_mut(|node| {
-            while theirs.next_if(|their| their.element < node.element).is_some() {}
-            if let Some(their) = theirs.next_if(|their| their.element == node.element) {
-                change(node, their);
+            if let Some(theirs) = other.node(&node.element) {
+                change(node, theirs);
             }
             !node.is_empty()
         });
@@ -209,14 +208,9 @@ impl FieldSet {
 
     /// The paths that both have.
     pub(crate) fn intersection(&self, other: &Self) -> Self {
-        if !self.meets(other) {
-            return Self::default();
-        }
-        let mut theirs = other.nodes.iter().peekable();
         let mut nodes = Vec::new();
         for node in &self.nodes {
-            while theirs.next_if(|their| their.element < node.element).is_some() {}
-            let Some(their) = theirs.next_if(|their| their.element == node.element) else { continue };
+            let Some(their) = other.node(&node.element) else { continue };
             let both = Node {
                 element: node.element.clone(),
                 member: node.member && their.member,
@@ -231,7 +225,6 @@ impl FieldSet {
 
     /// Whether both have a path.
     pub(crate) fn meets(&self, other: &Self) -> bool {
-        // By search, because one may be huge and the other small.
         let (few, many) = if self.nodes.len() < other.nodes.len() { (self, other) } else { (other, self) };
         few.nodes.iter().any(|node| {
             let their = many.node(&node.element);
