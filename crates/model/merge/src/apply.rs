@@ -11,6 +11,7 @@ mod check;
 mod combine;
 mod compare;
 mod identity;
+mod ignored;
 mod last_applied;
 mod owned;
 mod prune;
@@ -28,6 +29,7 @@ use serde_json::Value;
 use crate::conflict::ApplyError;
 use crate::fields::FieldSet;
 use crate::managed::{ManagedFields, Sent};
+pub use ignored::{ignored_by_builtin, ignored_by_custom};
 pub use versions::{SingleVersion, Versions};
 
 /// Who owns what was there before the first apply.
