@@ -5,10 +5,13 @@
 //! removes what the same manager applied before and does not apply any more, and books that. Both take the live object
 //! and its parsed [`ManagedFields`], and give new ones.
 
+mod applied;
+mod books;
 mod check;
 mod combine;
 mod compare;
 mod identity;
+mod ignored;
 mod last_applied;
 mod owned;
 mod prune;
@@ -19,45 +22,20 @@ mod versions;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, LazyLock};
-
 use concert_api::{Gvk, Time};
 use concert_schema::Schema;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::conflict::{ApplyError, Conflict, Conflicts};
+use crate::conflict::ApplyError;
 use crate::fields::FieldSet;
-use crate::managed::{Entry, Identity, ManagedFields, Operation, Sent};
-
-use check::Duplicates;
-use compare::{Comparison, same};
-use prune::Last;
-use types::Type;
-use versions::{Comparisons, Missing};
+use crate::managed::{ManagedFields, Sent};
+pub use ignored::{ignored_by_builtin, ignored_by_custom};
 pub use versions::{SingleVersion, Versions};
 
 /// Who owns what was there before the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 /// Who has no name.
 const UNKNOWN: &str = "unknown";
-
-/// What nobody owns: the server's own, and what identifies the object.
-static NEVER_OWNED: LazyLock<FieldSet> = LazyLock::new(|| {
-    FieldSet::of(&[
-        &["apiVersion"],
-        &["kind"],
-        &["metadata"],
-        &["metadata", "name"],
-        &["metadata", "namespace"],
-        &["metadata", "creationTimestamp"],
-        &["metadata", "selfLink"],
-        &["metadata", "uid"],
-        &["metadata", "clusterName"],
-        &["metadata", "generation"],
-        &["metadata", "managedFields"],
-        &["metadata", "resourceVersion"],
-    ])
-});
 
 /// Where writes of one kind arrive, in one version, for the object or one of its subresources.
 #[derive(Clone, Copy)]
@@ -177,210 +155,10 @@ impl<'a> Endpoint<'a> {
         let gvk = if version.contains('/') { Gvk::new("", "", "") } else { Gvk::new(group, version, text("kind")) };
         if gvk == *self.gvk { Ok(()) } else { Err(ApplyError::BadRequest(format!("invalid object type: {gvk}"))) }
     }
-
-    /// Books what differs between two objects.
-    fn booked(
-        &self,
-        old: &Value,
-        new: &Value,
-        mut managed: ManagedFields,
-        author: Author<'_>,
-    ) -> Result<ManagedFields, String> {
-        let kind = Type::of_object(self.schema);
-        for (which, object) in [("new", new), ("live", old)] {
-            check::check(kind, object, Duplicates::Allowed).map_err(|why| {
-                format!("failed to convert {which} object ({}) to smd typed: {why}", self.called(object))
-            })?;
-        }
-        self.adapt(old, &mut managed)?;
-        let mut comparisons = Comparisons::new(*self, old, new);
-        self.settle(&mut comparisons, &mut managed)?;
-        let Comparison { mut modified, added, .. } = comparisons.into_own();
-        modified.unite(added);
-        modified.subtract(&NEVER_OWNED);
-        if !modified.is_empty() {
-            let entry = self.entry(&mut managed, author, Operation::Update);
-            entry.time = Some(seconds(author.now));
-            Arc::make_mut(&mut entry.fields).unite(modified);
-        }
-        managed.cap();
-        managed.sort();
-        Ok(managed)
-    }
-
-    /// Takes from all managers what somebody else changed.
-    fn settle(&self, comparisons: &mut Comparisons<'_>, managed: &mut ManagedFields) -> Result<(), String> {
-        let mut failed = None;
-        managed.entries_mut().retain_mut(|entry| match comparisons.at(&entry.api_version) {
-            Ok(changes) => {
-                for set in [&changes.modified, &changes.added, &changes.removed] {
-                    entry.lose(set);
-                }
-                !entry.fields.is_empty()
-            }
-            Err(Missing::Version) => false,
-            Err(Missing::Conversion(why)) => {
-                failed = Some(why);
-                true
-            }
-        });
-        failed.map_or(Ok(()), Err)
-    }
-
-    /// The entry of who writes, made if there is none.
-    fn entry<'m>(&self, managed: &'m mut ManagedFields, author: Author<'_>, operation: Operation) -> &'m mut Entry {
-        let api_version = self.gvk.api_version();
-        let at = managed.position(&self.identity(author, operation, &api_version)).unwrap_or_else(|| {
-            managed.entries_mut().push(Entry {
-                manager: author.name().to_owned(),
-                operation,
-                api_version,
-                subresource: self.subresource.to_owned(),
-                time: None,
-                fields: Arc::default(),
-            });
-            managed.entries().len() - 1
-        });
-        &mut managed.entries_mut()[at]
-    }
-
-    fn identity<'i>(&self, author: Author<'i>, operation: Operation, api_version: &'i str) -> Identity<'i>
-    where
-        'a: 'i,
-    {
-        Identity::new(author.name(), operation, api_version, self.subresource)
-    }
-
-    /// Merges, prunes, looks for conflicts, and books.
-    fn applied(
-        &self,
-        live: &Value,
-        config: &Value,
-        mut managed: ManagedFields,
-        author: Author<'_>,
-        force: Force,
-    ) -> Result<Applied, ApplyError> {
-        self.check_types(live, config)?;
-        self.adapt(live, &mut managed).map_err(ApplyError::Internal)?;
-        let kind = Type::of_object(self.schema);
-        let mut merged = live.clone();
-        combine::combine(kind, &mut merged, config);
-        forget_managed(&mut merged);
-        let mut fields = owned::owned(kind, config);
-        fields.subtract_deep(self.ignored);
-
-        let entry = self.entry(&mut managed, author, Operation::Apply);
-        let api_version = std::mem::replace(&mut entry.api_version, self.gvk.api_version());
-        let fields = Arc::new(fields);
-        let last = Last { fields: std::mem::replace(&mut entry.fields, Arc::clone(&fields)), api_version };
-        let object = self.pruned(merged, &managed, &fields, &last).map_err(ApplyError::Internal)?;
-        self.take_over(live, &object, &mut managed, author, force)?;
-        let changed = !same_but_managed(live, &object);
-        let entry = self.entry(&mut managed, author, Operation::Apply);
-        entry.lose(&NEVER_OWNED);
-        if changed {
-            entry.time = Some(seconds(author.now));
-        }
-        managed.drop_empty();
-        managed.sort();
-        Ok(Applied { object, managed, changed })
-    }
-
-    /// Refuses what the real server cannot merge, in its words.
-    fn check_types(&self, live: &Value, config: &Value) -> Result<(), ApplyError> {
-        if config["metadata"]["managedFields"].is_array() {
-            return Err(ApplyError::BadRequest("metadata.managedFields must be nil".to_owned()));
-        }
-        let kind = Type::of_object(self.schema);
-        check::check(kind, config, Duplicates::Refused).map_err(|why| {
-            ApplyError::Internal(format!("failed to create typed patch object ({}): {why}", self.called(config)))
-        })?;
-        check::check(kind, live, Duplicates::Allowed).map_err(|why| {
-            ApplyError::Internal(format!("failed to create typed live object ({}): {why}", self.called(live)))
-        })
-    }
-
-    /// An object in messages.
-    fn called(&self, object: &Value) -> String {
-        let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default();
-        format!("{}/{}; {}", text("namespace"), text("name"), self.gvk)
-    }
-
-    /// Takes what changed from all other managers, by force or not at all.
-    fn take_over(
-        &self,
-        live: &Value,
-        object: &Value,
-        managed: &mut ManagedFields,
-        author: Author<'_>,
-        force: Force,
-    ) -> Result<(), ApplyError> {
-        let me = self.identity(author, Operation::Apply, "");
-        let mut comparisons = Comparisons::new(*self, live, object);
-        let mut conflicts = Vec::new();
-        let mut failed = None;
-        managed.entries_mut().retain_mut(|entry| {
-            if entry.identity() == me {
-                return true;
-            }
-            let changes = match comparisons.at(&entry.api_version) {
-                Ok(changes) => changes,
-                Err(Missing::Version) => return false,
-                Err(Missing::Conversion(why)) => {
-                    failed = Some(why);
-                    return true;
-                }
-            };
-            let mut taken = entry.fields.intersection(&changes.modified);
-            taken.unite(entry.fields.intersection(&changes.added));
-            conflicts.extend(taken.elements().into_iter().map(|path| Conflict::new(&entry.identity(), path)));
-            entry.lose(&taken);
-            entry.lose(&changes.removed);
-            true
-        });
-        if let Some(why) = failed {
-            return Err(ApplyError::Internal(why));
-        }
-        if force == Force::Yes || conflicts.is_empty() {
-            return Ok(());
-        }
-        Err(ApplyError::Conflict(Conflicts::sorted(conflicts)))
-    }
 }
 
 impl<'a> Author<'a> {
     fn name(self) -> &'a str {
         if self.manager.is_empty() { UNKNOWN } else { self.manager }
     }
-}
-
-/// Times are kept as they are written.
-fn seconds(time: Time) -> Time {
-    Time::from_unix_seconds(time.unix_seconds())
-}
-
-fn forget_managed(object: &mut Value) {
-    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
-        metadata.remove("managedFields");
-    }
-}
-
-/// Whether two objects are the same but for their managed fields.
-fn same_but_managed(left: &Value, right: &Value) -> bool {
-    let (Value::Object(left), Value::Object(right)) = (left, right) else { return same(left, right) };
-    left.len() == right.len()
-        && left.iter().all(|(name, value)| {
-            right.get(name).is_some_and(|other| match (name.as_str(), value, other) {
-                ("metadata", Value::Object(left), Value::Object(right)) => {
-                    let size = |members: &Map<String, Value>| {
-                        members.len() - usize::from(members.contains_key("managedFields"))
-                    };
-                    let member = |(name, value): (&String, &Value)| {
-                        name == "managedFields" || right.get(name).is_some_and(|other| same(value, other))
-                    };
-                    size(left) == size(right) && left.iter().all(member)
-                }
-                _ => same(value, other),
-            })
-        })
 }

@@ -158,6 +158,20 @@ impl FieldSet {
         self.nodes = united;
     }
 
+    /// What any of some sets has; in pairs, so that many small ones do not cost the square of their number.
+    pub(crate) fn union_of(mut sets: Vec<Self>) -> Self {
+        while sets.len() > 1 {
+            let mut rest = sets.into_iter();
+            let mut pairs = Vec::with_capacity(rest.len().div_ceil(2));
+            while let Some(mut set) = rest.next() {
+                set.unite(rest.next().unwrap_or_default());
+                pairs.push(set);
+            }
+            sets = pairs;
+        }
+        sets.pop().unwrap_or_default()
+    }
+
     /// Removes the paths that another set has, but not what is below them.
     pub(crate) fn subtract(&mut self, other: &Self) {
         self.retain_beside(other, |node, theirs| {
@@ -183,11 +197,10 @@ impl FieldSet {
         if other.is_empty() {
             return;
         }
-        let mut theirs = other.nodes.iter().peekable();
+        // By search, because one may be small and the other huge.
         self.nodes.retain_mut(|node| {
-            while theirs.next_if(|their| their.element < node.element).is_some() {}
-            if let Some(their) = theirs.next_if(|their| their.element == node.element) {
-                change(node, their);
+            if let Some(theirs) = other.node(&node.element) {
+                change(node, theirs);
             }
             !node.is_empty()
         });
@@ -195,11 +208,9 @@ impl FieldSet {
 
     /// The paths that both have.
     pub(crate) fn intersection(&self, other: &Self) -> Self {
-        let mut theirs = other.nodes.iter().peekable();
         let mut nodes = Vec::new();
         for node in &self.nodes {
-            while theirs.next_if(|their| their.element < node.element).is_some() {}
-            let Some(their) = theirs.next_if(|their| their.element == node.element) else { continue };
+            let Some(their) = other.node(&node.element) else { continue };
             let both = Node {
                 element: node.element.clone(),
                 member: node.member && their.member,
@@ -214,10 +225,9 @@ impl FieldSet {
 
     /// Whether both have a path.
     pub(crate) fn meets(&self, other: &Self) -> bool {
-        let mut theirs = other.nodes.iter().peekable();
-        self.nodes.iter().any(|node| {
-            while theirs.next_if(|their| their.element < node.element).is_some() {}
-            let their = theirs.next_if(|their| their.element == node.element);
+        let (few, many) = if self.nodes.len() < other.nodes.len() { (self, other) } else { (other, self) };
+        few.nodes.iter().any(|node| {
+            let their = many.node(&node.element);
             their.is_some_and(|their| (node.member && their.member) || node.below.meets(&their.below))
         })
     }

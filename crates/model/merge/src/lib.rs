@@ -47,7 +47,9 @@ mod managed;
 mod merge;
 mod strategic;
 
-pub use apply::{Applied, Author, Endpoint, Force, Live, SingleVersion, Versions};
+pub use apply::{
+    Applied, Author, Endpoint, Force, Live, SingleVersion, Versions, ignored_by_builtin, ignored_by_custom,
+};
 pub use conflict::{ApplyError, Conflict, Conflicts};
 pub use error::{PatchError, StrategicError};
 pub use fields::{Element, FieldSet, FieldsError};

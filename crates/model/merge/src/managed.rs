@@ -53,7 +53,7 @@ pub struct Entry {
 }
 
 /// Who a manager is. One who applies is the same in every version; one who updates is not.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Identity<'a> {
     pub(crate) manager: &'a str,
     pub(crate) operation: Operation,

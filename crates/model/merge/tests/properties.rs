@@ -487,3 +487,32 @@ fn huge_sets_are_handled_in_time() {
     let Err(ApplyError::Conflict(conflicts)) = conflicts else { panic!("no conflict") };
     assert_eq!(conflicts.all().len(), 49_999);
 }
+
+/// As many managers as a request can have.
+#[test]
+fn crowds_of_managers_are_handled_in_time() {
+    let crowd = |operation: &str| -> Value {
+        let entry = |number| {
+            json!({
+                "manager": format!("m{number}"), "operation": operation, "apiVersion": "g.example/v1", "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:spec": {"f:entries": {format!("f:e{number}"): {}}}},
+            })
+        };
+        (0..15_000).map(entry).collect()
+    };
+    let entries: Map<String, Value> = (0..15_000).map(|number| (format!("e{number}"), json!("x"))).collect();
+    let object = json!({
+        "apiVersion": "g.example/v1", "kind": "Thing", "metadata": {"name": "n"}, "spec": {"entries": entries},
+    });
+    let stored = Stored::nothing().update("first", &object);
+    for (operation, managers) in [("Update", 10), ("Apply", 15_001)] {
+        let mut sent = stored.object.clone();
+        sent["metadata"]["managedFields"] = crowd(operation);
+        sent["spec"]["entries"].as_object_mut().unwrap().insert("new".into(), json!("y"));
+        let crowded = stored.update("me", &sent);
+        assert_eq!(crowded.managed.entries().len(), managers);
+        let mut empty = crowded.object.clone();
+        empty["spec"]["entries"] = json!({"a": "b"});
+        assert_eq!(crowded.update("me", &empty).managed.entries().len(), 1);
+    }
+}

@@ -1,5 +1,6 @@
 //! Managed fields from an object.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -42,16 +43,20 @@ impl ManagedFields {
             Value::Array(entries) => entries,
             _ => return Err(ManagedFieldsError("managedFields is not a list".to_owned())),
         };
-        let mut managed = Self::default();
+        let mut managed = Self { entries: Vec::with_capacity(entries.len()) };
         for (index, entry) in entries.iter().enumerate() {
-            let entry = read(index, entry)?;
-            match managed.position(&entry.identity()) {
-                Some(at) => managed.entries[at] = entry,
-                None => managed.entries.push(entry),
-            }
+            managed.entries.push(read(index, entry)?);
         }
+        managed.drop_repeated();
         managed.sort();
         Ok(managed)
+    }
+
+    /// Keeps the last entry of each manager.
+    fn drop_repeated(&mut self) {
+        let mut seen = HashSet::with_capacity(self.entries.len());
+        let mut keep: Vec<bool> = self.entries.iter().rev().map(|entry| seen.insert(entry.identity())).collect();
+        self.entries.retain(|_| keep.pop().unwrap_or(true));
     }
 
     /// Reads the managed fields of an object.
