@@ -226,20 +226,7 @@ impl Server {
         generation::bump(target, &mut object, old);
         let mut errors = rules::check_update(target, &object, old, &sent);
         errors.extend(rules::check(target, &object));
-        match target.version().builtin {
-            Some(builtin) => errors.extend(builtin.check(&object, Some(old))),
-            None => {
-                let schema = &target.version().schema;
-                errors.extend(if target.part == Part::Status {
-                    schema.validate_status(&object, old)
-                } else {
-                    schema.validate_update(&object, old)
-                });
-                warnings.extend(schema.check_rules(&object, Some(old), &mut errors));
-            }
-        }
-        errors.extend(scale::check(target, &object));
-        errors.extend(parts::check(target.part, &object, old));
+        warnings.extend(check_content(target, &object, old, &mut errors));
         if errors.is_empty() {
             errors = found;
         }
@@ -309,6 +296,28 @@ impl Server {
         // Timestamps of the API have whole seconds.
         Time::from_unix_seconds(Time::from(self.world().clock.now()).unix_seconds())
     }
+}
+
+/// What is wrong with a changed object beyond its metadata; gives what is only warned of.
+fn check_content(target: &Target, object: &Value, old: &Value, errors: &mut FieldErrors) -> Vec<String> {
+    let version = target.version();
+    let warnings = match version.builtin {
+        Some(builtin) => {
+            errors.extend(builtin.check(object, Some(old)));
+            Vec::new()
+        }
+        None => {
+            errors.extend(if target.part == Part::Status {
+                version.schema.validate_status(object, old)
+            } else {
+                version.schema.validate_update(object, old)
+            });
+            version.schema.check_rules(object, Some(old), errors)
+        }
+    };
+    errors.extend(scale::check(target, object));
+    errors.extend(parts::check(target.part, object, old));
+    warnings
 }
 
 /// 409: the name, or every name that was tried, is taken by what may be on its way out.
