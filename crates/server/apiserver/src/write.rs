@@ -58,7 +58,6 @@ impl Server {
         let Incoming { value: mut sent, mut warnings } = sent;
         warnings.extend(owners::deduplicate(&mut sent, Stage::Sent));
         self.check_escalation(target, query, &sent, None)?;
-        let _addresses = self.hold_addresses(target).await;
         for attempt in 1.. {
             let mut object = sent.clone();
             rules::prepare_new(target, &mut object, self.now(), &self.world().random)?;
@@ -66,6 +65,8 @@ impl Server {
             let name = meta::text(&object, "name").to_owned();
             let review = Review::of(Operation::Create, target, &name, None, query.dry_run);
             warnings.extend(self.mutate(target, &review, &mut object).await?);
+            // After the hooks: they may write services themselves.
+            let _addresses = self.hold_addresses(target).await;
             self.prepare_created(target, query, &mut object).map_err(|status| status.warning(&warnings))?;
             warnings.extend(advice(target, &object, None));
             warnings.extend(self.consult(&review, &object).await?);
