@@ -208,33 +208,10 @@ impl Server {
             // A fork's begins with its first write.
             self.keep_house();
         }
-        if target.resource.is_answered() {
-            return match (method, &target.name) {
-                (_, Some(_)) => Err(Status::no_such_resource()),
-                (&Method::POST, None) if target.resource.kind == "Binding" => {
-                    let written = self.act(target, query, Media::of(headers)?, body).await?;
-                    Ok(respond::bytes(written.code, written.object))
-                }
-                (&Method::POST, None) => {
-                    let written = self.review(target, query, Media::of(headers)?, body)?;
-                    self.written(target, query, form, written)
-                }
-                _ => Err(Status::method_not_allowed()),
-            };
+        if let Some(answered) = self.acted(method, headers, target, query, form, body).await {
+            return answered;
         }
         let media = || Media::of(headers);
-        match target.part {
-            Part::Node => return Err(parts::no_node(self, target)),
-            Part::Binding | Part::Eviction if method == Method::POST => {
-                let written = self.act(target, query, media()?, body).await?;
-                return Ok(respond::bytes(written.code, written.object));
-            }
-            Part::Binding | Part::Eviction => return Err(Status::method_not_allowed()),
-            _ => {}
-        }
-        if target.part == Part::Whole && !allows(target, method) {
-            return Err(Status::method_not_allowed());
-        }
         match (method, target.name.is_some()) {
             (&Method::GET | &Method::HEAD, _) if method == Method::GET || target.resource.is_custom() => {
                 self.read(target, query, form).await
@@ -269,6 +246,40 @@ impl Server {
                 Err(Status::bad_request("name must be provided"))
             }
             _ => Err(not_allowed(method, target)),
+        }
+    }
+
+    /// The answer where nothing is stored under the path itself: to a question, to what is done to an object, and to
+    /// what cannot be done. `None`: it is about stored objects.
+    async fn acted(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        target: &Target,
+        query: &Query,
+        form: Form,
+        body: &[u8],
+    ) -> Option<Result<Response<Body>, Status>> {
+        let answered = target.resource.is_answered();
+        let acts =
+            matches!(target.part, Part::Binding | Part::Eviction) || (answered && target.resource.kind == "Binding");
+        match target.part {
+            Part::Node => Some(Err(parts::no_node(self, target))),
+            _ if answered && target.name.is_some() => Some(Err(Status::no_such_resource())),
+            _ if (answered || acts) && method != Method::POST => Some(Err(Status::method_not_allowed())),
+            _ if acts => {
+                let work = async {
+                    let written = self.act(target, query, Media::of(headers)?, body).await?;
+                    Ok(respond::bytes(written.code, written.object))
+                };
+                Some(work.await)
+            }
+            _ if answered => {
+                let review = Media::of(headers).and_then(|media| self.review(target, query, media, body));
+                Some(review.and_then(|written| self.written(target, query, form, written)))
+            }
+            Part::Whole if !allows(target, method) => Some(Err(Status::method_not_allowed())),
+            _ => None,
         }
     }
 

@@ -58,7 +58,6 @@ impl Server {
         let Incoming { value: mut sent, mut warnings } = sent;
         warnings.extend(owners::deduplicate(&mut sent, Stage::Sent));
         self.check_escalation(target, query, &sent, None)?;
-        let _addresses = self.hold_addresses(target).await;
         for attempt in 1.. {
             let mut object = sent.clone();
             rules::prepare_new(target, &mut object, self.now(), &self.world().random)?;
@@ -66,6 +65,8 @@ impl Server {
             let name = meta::text(&object, "name").to_owned();
             let review = Review::of(Operation::Create, target, &name, None, query.dry_run);
             warnings.extend(self.mutate(target, &review, &mut object).await?);
+            // After the hooks: they may write services themselves.
+            let _addresses = self.hold_addresses(target).await;
             self.prepare_created(target, query, &mut object).map_err(|status| status.warning(&warnings))?;
             warnings.extend(advice(target, &object, None));
             warnings.extend(self.consult(&review, &object).await?);
@@ -234,20 +235,7 @@ impl Server {
         generation::bump(target, &mut object, old);
         let mut errors = rules::check_update(target, &object, old, &sent);
         errors.extend(rules::check(target, &object));
-        match target.version().builtin {
-            Some(builtin) => errors.extend(builtin.check(&object, Some(old))),
-            None => {
-                let schema = &target.version().schema;
-                errors.extend(if target.part == Part::Status {
-                    schema.validate_status(&object, old)
-                } else {
-                    schema.validate_update(&object, old)
-                });
-                warnings.extend(schema.check_rules(&object, Some(old), &mut errors));
-            }
-        }
-        errors.extend(scale::check(target, &object));
-        errors.extend(parts::check(target.part, &object, old));
+        warnings.extend(check_content(target, &object, old, &mut errors));
         if errors.is_empty() {
             errors = found;
         }
@@ -317,6 +305,28 @@ impl Server {
         // Timestamps of the API have whole seconds.
         Time::from_unix_seconds(Time::from(self.world().clock.now()).unix_seconds())
     }
+}
+
+/// What is wrong with a changed object beyond its metadata; gives what is only warned of.
+fn check_content(target: &Target, object: &Value, old: &Value, errors: &mut FieldErrors) -> Vec<String> {
+    let version = target.version();
+    let warnings = match version.builtin {
+        Some(builtin) => {
+            errors.extend(builtin.check(object, Some(old)));
+            Vec::new()
+        }
+        None => {
+            errors.extend(if target.part == Part::Status {
+                version.schema.validate_status(object, old)
+            } else {
+                version.schema.validate_update(object, old)
+            });
+            version.schema.check_rules(object, Some(old), errors)
+        }
+    };
+    errors.extend(scale::check(target, object));
+    errors.extend(parts::check(target.part, object, old));
+    warnings
 }
 
 /// 409: the name, or every name that was tried, is taken by what may be on its way out.
