@@ -41,6 +41,12 @@ impl Structure {
         Self { fields, hook: defaults::hook(name) }
     }
 
+    /// What Go writes for a field that is not set, unless that is null.
+    pub(super) fn nothing(&self, name: &str) -> Option<&Value> {
+        let rule = self.fields.iter().find(|rule| rule.name == name)?;
+        rule.nothing.as_ref().filter(|nothing| !nothing.is_null())
+    }
+
     /// Leaves out what Go leaves out, then fills in defaults.
     fn read(&self, members: &mut Map<String, Value>, room: &mut Room) -> Option<()> {
         for rule in &self.fields {

@@ -1,14 +1,11 @@
 //! What merging asks of a schema: which members and items there are, and which of them belong together.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Additional, Kind, Schema};
+use super::{Additional, Schema};
 use crate::meta;
-
-static NO_TEXT: LazyLock<Value> = LazyLock::new(|| Value::String(String::new()));
-static ZERO: LazyLock<Value> = LazyLock::new(|| Value::from(0));
 
 /// What a schema says about the members of an object that it does not name.
 #[derive(Clone, Copy, Debug)]
@@ -72,17 +69,8 @@ impl Schema {
     /// members that must be there in any case, if only as nothing.
     #[must_use]
     pub fn key_default(&self, name: &str) -> Option<&Value> {
-        let key = self.property(name)?;
-        let nothing = || {
-            let is_struct = !self.node().go_type.is_empty();
-            let is_required = self.node().required.iter().any(|required| required == name);
-            match key.kind() {
-                Some(Kind::String) if is_struct && is_required => Some(&*NO_TEXT),
-                Some(Kind::Integer) if is_struct && is_required => Some(&*ZERO),
-                _ => None,
-            }
-        };
-        key.default_value().or_else(nothing)
+        let nothing = || self.node().structure.as_ref()?.nothing(name);
+        self.property(name)?.default_value().or_else(nothing)
     }
 
     /// What it says about the other members.
