@@ -14,12 +14,25 @@ use concert_e2e::differential::{
 use concert_e2e::{ControlPlane, Embedded, Stopwatch, environment};
 
 /// How many scenarios there are at least, in all and in each group, and how many requests in each scenario.
-const AT_LEAST: (usize, usize, usize) = (120, 12, 5);
+const AT_LEAST: (usize, usize, usize) = (210, 9, 5);
 /// How often the real server is asked before its answers are taken for others than the recorded ones.
 const PLAYS: usize = 3;
 
-const GROUPS: [&str; 9] =
-    ["cel", "crd-schema", "crud", "deletion", "namespaces", "paging", "patches", "selectors", "watches"];
+const GROUPS: [&str; 13] = [
+    "cel",
+    "crd-schema",
+    "crud",
+    "defaults",
+    "deletion",
+    "kinds",
+    "namespaces",
+    "paging",
+    "patches",
+    "protobuf",
+    "selectors",
+    "tables",
+    "watches",
+];
 
 #[test]
 fn both_servers_answer_alike() {

@@ -16,7 +16,6 @@ const SOON: Duration = Duration::from_secs(30);
 const PERMITTED: &[(&str, usize)] = &[
     ("explain widgets", 8),
     ("explain configmaps.data", 8),
-    ("describe namespace kube-public", 6),
     // The real server's message quotes the whole object, managedFields too.
     ("apply --validate=strict -f -", 5),
 ];

@@ -9,6 +9,7 @@
 
 mod child;
 mod determinism;
+mod kinds;
 mod metadata;
 mod reference;
 mod test;
@@ -36,6 +37,8 @@ enum Task {
     Tidy,
     /// Builds (once) and finds the real kube-apiserver that we compare ourselves with
     Reference(reference::Options),
+    /// Makes the data of the built-in kinds anew, from the real server and its Go types
+    Kinds(kinds::Options),
     /// Runs one workload in two processes and compares the hashes of their journals
     Determinism(determinism::Options),
 }
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Task::Test(options) => test::run(&options),
         Task::Tidy => tidy::run(),
         Task::Reference(options) => reference::run(&options),
+        Task::Kinds(options) => kinds::run(&options),
         Task::Determinism(options) => determinism::run(&options),
     };
     result.unwrap_or_else(|error| {

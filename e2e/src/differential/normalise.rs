@@ -38,6 +38,8 @@ struct Patterns {
     age: Regex,
     revision: Regex,
     own_type: Regex,
+    address: Regex,
+    node_port: Regex,
 }
 
 impl Patterns {
@@ -47,6 +49,9 @@ impl Patterns {
             uid: regex("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"),
             time: regex(r"20(?:2[5-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(?:Z|\+00:00)"),
             own_type: regex(r"selfType\d+"),
+            // Which address and which port of a node a service gets is the server's choice.
+            address: regex(r"\b10\.0\.0\.(?:[2-9]|\d\d+)\b"),
+            node_port: regex(r":3[0-2]\d{3}/"),
             age: regex(r"^(?:\d+[dhms]){1,2}$"),
             revision: regex(
                 r#"(resource version: |current: |precondition \(|record \(|resourceVersion\\*"?: ?\\*")(\d+)"#,
@@ -178,6 +183,7 @@ impl Seen {
                     self.fold(&metadata.into(), Place::Metadata { whole })
                 }
                 (_, "metadata", _) => self.fold(field, Place::Metadata { whole }),
+                (_, "nodePort" | "healthCheckNodePort", Value::Number(_)) => "<port>".into(),
                 (_, "object", _) if is_bookmark => self.fold(field, Place::Whole),
                 (_, "rows", Value::Array(rows)) if is_table => rows.iter().map(|row| self.row(row)).collect(),
                 _ => self.fold(field, Place::Elsewhere),
@@ -209,6 +215,8 @@ impl Seen {
             format!("{}{}", &found[1], self.revision(&found[2], is_current))
         });
         let text = self.patterns.own_type.replace_all(&text, "selfType#");
+        let text = self.patterns.address.replace_all(&text, "<address>");
+        let text = self.patterns.node_port.replace_all(&text, ":<port>/");
         let fold = |text: String, (name, folded): &(Regex, String)| name.replace_all(&text, folded).into_owned();
         self.generated.iter().fold(text.into_owned(), fold)
     }

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::pick::pick;
@@ -228,6 +230,13 @@ impl<'a> Player<'a> {
     fn request(&self, step: &Step, line: &str) -> Result<Request, String> {
         let line = self.fill(line)?;
         let (method, path) = line.split_once(' ').ok_or_else(|| format!("no method in {line:?}"))?;
+        if let Some(body) = &step.protobuf {
+            let body = BASE64_STANDARD.decode(body).map_err(|error| format!("not base64: {error}"))?;
+            let media = step.media.clone().unwrap_or_else(|| "application/vnd.kubernetes.protobuf".to_owned());
+            let headers = [("Accept", "application/json".to_owned()), ("Content-Type", media)];
+            let headers = headers.map(|(name, value)| (name.to_owned(), value)).to_vec();
+            return Ok(Request { method: method.to_owned(), path: path.to_owned(), headers, body });
+        }
         let body = match (&step.raw, &step.body) {
             (Some(raw), _) => self.fill(raw)?,
             (None, Some(body)) => {

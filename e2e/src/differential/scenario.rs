@@ -86,6 +86,8 @@ pub struct Step {
     pub body: Option<Value>,
     /// The body, sent as it is.
     pub raw: Option<String>,
+    /// The body in base64, sent as protobuf.
+    pub protobuf: Option<String>,
     /// Values to keep from the answer, and where they are in it.
     pub save: BTreeMap<String, String>,
     /// Asks again until the answer is like this.
@@ -208,6 +210,7 @@ fn expand(step: Step) -> Vec<Step> {
         Step {
             request: step.request.as_ref().map(fill),
             raw: step.raw.as_ref().map(fill),
+            protobuf: step.protobuf.clone(),
             body: step.body.as_ref().map(|body| replaced(body, &fill)),
             media: step.media.as_ref().map(fill),
             accept: step.accept.as_ref().map(fill),

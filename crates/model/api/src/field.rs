@@ -23,6 +23,8 @@ pub enum Fault {
     Duplicate(Value),
     /// The value occurs twice, and is not shown.
     DuplicateUnshown,
+    /// The value names what is not there.
+    NotFound(Value),
     /// The field may not be set.
     Forbidden,
     /// The value is too long.
@@ -82,6 +84,7 @@ impl FieldError {
             Fault::InvalidShown(Some(text)) => format!("Invalid value: {text}"),
             Fault::Duplicate(value) => format!("Duplicate value: {}", shown(value)),
             Fault::DuplicateUnshown => "Duplicate value".to_owned(),
+            Fault::NotFound(value) => format!("Not found: {}", shown(value)),
             Fault::TooMany(count) => format!("Too many: {count}"),
             Fault::NotSupported(value, allowed) => {
                 let allowed: Vec<String> = allowed.iter().map(|one| format!("{one:?}")).collect();
@@ -100,6 +103,7 @@ impl FieldError {
             Fault::TypeInvalid(_) => "FieldValueTypeInvalid",
             Fault::NotSupported(..) => "FieldValueNotSupported",
             Fault::Duplicate(_) | Fault::DuplicateUnshown => "FieldValueDuplicate",
+            Fault::NotFound(_) => "FieldValueNotFound",
             Fault::Forbidden => "FieldValueForbidden",
             Fault::TooLong => "FieldValueTooLong",
             Fault::TooMany(_) => "FieldValueTooMany",

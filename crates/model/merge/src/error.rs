@@ -50,3 +50,51 @@ impl fmt::Display for PatchError {
 }
 
 impl std::error::Error for PatchError {}
+
+/// A strategic merge patch was not applied; the document is as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StrategicError {
+    /// The patch is malformed (400); in the words of the real server.
+    BadRequest(String),
+    /// The patch cannot be done (422); the real server keeps the reason to itself.
+    Unprocessable(String),
+    /// The patch does not fit the document or the schema (500, without a reason for programs).
+    Internal(String),
+}
+
+impl StrategicError {
+    /// What brings the real server's handler down, which answers all the same.
+    pub(crate) fn panicked() -> Self {
+        Self::Internal("This request caused apiserver to panic. Look in the logs for details.".to_owned())
+    }
+
+    /// The HTTP code the real server answers with.
+    #[must_use]
+    pub fn code(&self) -> u16 {
+        match self {
+            Self::BadRequest(_) => 400,
+            Self::Unprocessable(_) => 422,
+            Self::Internal(_) => 500,
+        }
+    }
+
+    /// What the real server tells the client.
+    #[must_use]
+    pub fn public_message(&self) -> String {
+        match self {
+            Self::BadRequest(why) | Self::Internal(why) => why.clone(),
+            Self::Unprocessable(_) => "the server rejected our request due to an error in our request".to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for StrategicError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadRequest(why) | Self::Unprocessable(why) | Self::Internal(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for StrategicError {}

@@ -1,36 +1,53 @@
-//! The kinds that need no definition, as data, and the few rules that schemas cannot say.
+//! The kinds that need no definition, as data, and the few rules that data cannot say.
+//!
+//! What kinds there are, with their names, verbs, subresources and columns, is in `kinds.json`; what their objects look
+//! like is in `definitions.txt`. Both are written by `cargo xtask kinds`, and a further kind needs no code. Code is what
+//! the real server has as code: [`habits`] by kind, [`defaults`] by struct.
 
+mod autoscaler;
+mod cells;
+mod cluster;
 mod config_map;
+pub(crate) mod data;
+pub(crate) mod defaults;
 mod event;
+mod habits;
+mod judge;
 mod lease;
 mod namespace;
+mod network;
+mod pod;
+pub(crate) mod quantity;
 mod rbac;
+pub(crate) mod render;
 mod secret;
+mod volume;
+mod webhook;
+mod workload;
 
 #[cfg(test)]
 mod tests;
 
-use std::sync::LazyLock;
+use std::collections::HashMap;
+use std::sync::{LazyLock, OnceLock};
 
 use concert_api::{FieldErrors, GroupResource, Gvk, Time, names};
 use serde_json::Value;
 
-use crate::column::age_of;
-use crate::schema::Definitions;
-use crate::{Column, Schema, crd};
+use crate::{Column, Schema};
+use habits::Habits;
 
-pub use event::convert_event;
+pub use habits::Counted;
 
-const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+const KINDS: &str = include_str!("builtin/kinds.json");
+const METADATA: &str = "meta.v1.ObjectMeta";
 
-/// Written by `xtask/reference/builtin.py` from what the real server says.
-static SOURCE: LazyLock<Value> =
-    LazyLock::new(|| serde_json::from_str(include_str!("builtin.json")).expect("builtin.json is checked by a test"));
-static DEFINITIONS: LazyLock<Definitions> = LazyLock::new(|| Definitions::build(definitions()));
-static BUILTINS: LazyLock<Vec<Builtin>> = LazyLock::new(|| ROWS.iter().map(Builtin::new).collect());
-static TOKEN_REQUEST: LazyLock<Builtin> = LazyLock::new(|| Builtin::new(&TOKEN_REQUEST_ROW));
-static META: LazyLock<Schema> =
-    LazyLock::new(|| DEFINITIONS.get(METADATA).cloned().expect("builtin.json has metadata"));
+static BUILTINS: LazyLock<Vec<Builtin>> = LazyLock::new(read);
+/// The schemas of definitions that were asked for or referred to; each is compiled when it is first looked at.
+static SCHEMAS: LazyLock<HashMap<&'static str, Schema>> = LazyLock::new(|| {
+    let specials = render::specials();
+    data::names().chain(specials).map(|name| (name, Schema::defined(name))).collect()
+});
 
 /// Which names the objects of a kind may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,286 +94,59 @@ pub struct Builtin {
     /// Group, version and kind.
     pub gvk: Gvk,
     /// As in paths.
-    pub plural: &'static str,
+    pub plural: String,
     /// As people say it.
-    pub singular: &'static str,
+    pub singular: String,
     /// Abbreviations.
-    pub short_names: &'static [&'static str],
+    pub short_names: Vec<String>,
     /// Groups of resources it can be asked for with.
-    pub categories: &'static [&'static str],
+    pub categories: Vec<String>,
     /// Whether its objects live in namespaces.
     pub namespaced: bool,
-    /// Whether it has a status subresource.
-    pub has_status: bool,
-    /// Whether a collection of its objects can be deleted at once.
-    pub deletes_collections: bool,
+    /// What can be done with its objects.
+    pub verbs: Vec<String>,
+    /// What its objects have beside themselves.
+    pub parts: Vec<Subresource>,
+    /// What tells clients that the stored version has changed; empty where nothing is stored.
+    pub storage_hash: String,
     /// Which names its objects may have.
     pub name_rule: NameRule,
     /// Whether an update may come without a resourceVersion.
     pub unconditional_update: bool,
     /// Whether an update of what does not exist creates it.
     pub create_on_update: bool,
-    /// Whether its objects are questions: answered when they are created, and not kept.
-    pub answered: bool,
     /// Whether a deletion is answered with the object that is gone.
     pub returned: bool,
+    /// Which changes its generation counts.
+    pub counted: Counted,
+    /// Whether a new object keeps the status it came with.
+    pub keeps_status: bool,
     /// Where its objects are stored: events of both groups are the same objects.
     pub stored_as: GroupResource,
-    /// The name of its schema among the [`definitions`].
-    pub definition: &'static str,
+    /// The kind its objects are stored as.
+    pub stored: Gvk,
+    /// The name of its schema, as [`definition`] takes it.
+    pub schema_name: &'static str,
     /// Its schema.
     pub schema: Schema,
-    /// Its columns, the first of which is not always the name.
-    pub columns: Vec<Column>,
-    rules: &'static Rules,
+    columns: OnceLock<Vec<Column>>,
+    habits: &'static Habits,
+    /// The columns as the real server describes them.
+    described: Value,
 }
 
-/// What schemas cannot say.
+/// A part of objects with a path of its own, or something that can be done to them.
 #[derive(Debug)]
-struct Rules {
-    prepare: fn(&mut Value, Option<&Value>),
-    check: fn(&Value, Option<&Value>) -> FieldErrors,
+pub struct Subresource {
+    /// As in paths.
+    pub name: String,
+    /// What is sent to it.
+    pub gvk: Gvk,
+    /// What can be done with it.
+    pub verbs: Vec<String>,
+    /// The name of the schema of that; empty where there is none.
+    pub schema_name: &'static str,
 }
-
-/// A line of the table of built-in kinds.
-struct Row {
-    gvk: (&'static str, &'static str, &'static str),
-    plural: &'static str,
-    singular: &'static str,
-    short_names: &'static [&'static str],
-    categories: &'static [&'static str],
-    namespaced: bool,
-    has_status: bool,
-    name_rule: NameRule,
-    unconditional_update: bool,
-    create_on_update: bool,
-    answered: bool,
-    returned: bool,
-    stored_group: &'static str,
-    definition: &'static str,
-    columns: fn() -> Vec<Column>,
-    rules: Rules,
-}
-
-const PLAIN: Rules = Rules { prepare: |_, _| {}, check: |_, _| FieldErrors::new() };
-
-const DEFAULT: Row = Row {
-    gvk: ("", "v1", ""),
-    plural: "",
-    singular: "",
-    short_names: &[],
-    categories: &[],
-    namespaced: true,
-    has_status: false,
-    name_rule: NameRule::Subdomain,
-    unconditional_update: true,
-    create_on_update: false,
-    answered: false,
-    returned: false,
-    stored_group: "",
-    definition: "",
-    columns: plain_columns,
-    rules: PLAIN,
-};
-
-/// What the kinds of roles and bindings share.
-const ROLE: Row = Row {
-    gvk: ("rbac.authorization.k8s.io", "v1", ""),
-    name_rule: NameRule::PathSegment,
-    create_on_update: true,
-    stored_group: "rbac.authorization.k8s.io",
-    ..DEFAULT
-};
-
-/// What the kinds that are answered share.
-const REVIEW: Row = Row { namespaced: false, answered: true, stored_group: "authorization.k8s.io", ..DEFAULT };
-
-/// A subresource of service accounts, and so no row of the table.
-static TOKEN_REQUEST_ROW: Row = Row {
-    gvk: ("authentication.k8s.io", "v1", "TokenRequest"),
-    namespaced: true,
-    definition: "io.k8s.api.authentication.v1.TokenRequest",
-    ..REVIEW
-};
-
-static ROWS: [Row; 18] = [
-    Row {
-        gvk: ("", "v1", "Namespace"),
-        plural: "namespaces",
-        singular: "namespace",
-        short_names: &["ns"],
-        namespaced: false,
-        has_status: true,
-        name_rule: NameRule::Label,
-        definition: "io.k8s.api.core.v1.Namespace",
-        columns: namespace::columns,
-        rules: Rules { prepare: namespace::prepare, check: namespace::check },
-        ..DEFAULT
-    },
-    Row {
-        gvk: ("", "v1", "ConfigMap"),
-        plural: "configmaps",
-        singular: "configmap",
-        short_names: &["cm"],
-        definition: "io.k8s.api.core.v1.ConfigMap",
-        columns: config_map::columns,
-        rules: Rules { prepare: config_map::prepare, check: config_map::check },
-        ..DEFAULT
-    },
-    Row {
-        gvk: ("", "v1", "Secret"),
-        plural: "secrets",
-        singular: "secret",
-        definition: "io.k8s.api.core.v1.Secret",
-        columns: secret::columns,
-        rules: Rules { prepare: secret::prepare, check: secret::check },
-        ..DEFAULT
-    },
-    Row {
-        gvk: ("", "v1", "ServiceAccount"),
-        plural: "serviceaccounts",
-        singular: "serviceaccount",
-        short_names: &["sa"],
-        returned: true,
-        definition: "io.k8s.api.core.v1.ServiceAccount",
-        ..DEFAULT
-    },
-    Row {
-        gvk: ("", "v1", "Event"),
-        plural: "events",
-        singular: "event",
-        short_names: &["ev"],
-        name_rule: NameRule::PathSegment,
-        create_on_update: true,
-        definition: "io.k8s.api.core.v1.Event",
-        columns: event::columns,
-        rules: Rules { prepare: event::prepare_core, check: event::check_core },
-        ..DEFAULT
-    },
-    Row {
-        gvk: ("events.k8s.io", "v1", "Event"),
-        plural: "events",
-        singular: "event",
-        short_names: &["ev"],
-        create_on_update: true,
-        definition: "io.k8s.api.events.v1.Event",
-        columns: event::columns,
-        rules: Rules { prepare: event::prepare_events, check: event::check_events },
-        ..DEFAULT
-    },
-    Row {
-        gvk: ("coordination.k8s.io", "v1", "Lease"),
-        plural: "leases",
-        singular: "lease",
-        unconditional_update: false,
-        create_on_update: true,
-        stored_group: "coordination.k8s.io",
-        definition: "io.k8s.api.coordination.v1.Lease",
-        columns: lease::columns,
-        rules: Rules { prepare: lease::prepare, check: lease::check },
-        ..DEFAULT
-    },
-    Row {
-        gvk: ("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
-        plural: "customresourcedefinitions",
-        singular: "customresourcedefinition",
-        short_names: &["crd", "crds"],
-        categories: &["api-extensions"],
-        namespaced: false,
-        has_status: true,
-        unconditional_update: false,
-        stored_group: "apiextensions.k8s.io",
-        definition: "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition",
-        columns: crd::columns,
-        rules: Rules { prepare: crd::prepare, check: crd::check },
-        ..DEFAULT
-    },
-    Row {
-        gvk: ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding"),
-        plural: "clusterrolebindings",
-        singular: "clusterrolebinding",
-        namespaced: false,
-        definition: "io.k8s.api.rbac.v1.ClusterRoleBinding",
-        columns: rbac::binding_columns,
-        rules: Rules { prepare: rbac::prepare_binding, check: rbac::check_cluster_role_binding },
-        ..ROLE
-    },
-    Row {
-        gvk: ("rbac.authorization.k8s.io", "v1", "ClusterRole"),
-        plural: "clusterroles",
-        singular: "clusterrole",
-        namespaced: false,
-        definition: "io.k8s.api.rbac.v1.ClusterRole",
-        columns: rbac::role_columns,
-        rules: Rules { prepare: rbac::prepare_role, check: rbac::check_cluster_role },
-        ..ROLE
-    },
-    Row {
-        gvk: ("rbac.authorization.k8s.io", "v1", "RoleBinding"),
-        plural: "rolebindings",
-        singular: "rolebinding",
-        namespaced: true,
-        definition: "io.k8s.api.rbac.v1.RoleBinding",
-        columns: rbac::binding_columns,
-        rules: Rules { prepare: rbac::prepare_binding, check: rbac::check_role_binding },
-        ..ROLE
-    },
-    Row {
-        gvk: ("rbac.authorization.k8s.io", "v1", "Role"),
-        plural: "roles",
-        singular: "role",
-        namespaced: true,
-        definition: "io.k8s.api.rbac.v1.Role",
-        columns: rbac::role_columns,
-        rules: Rules { prepare: rbac::prepare_role, check: rbac::check_role },
-        ..ROLE
-    },
-    Row {
-        gvk: ("authorization.k8s.io", "v1", "LocalSubjectAccessReview"),
-        plural: "localsubjectaccessreviews",
-        singular: "localsubjectaccessreview",
-        namespaced: true,
-        definition: "io.k8s.api.authorization.v1.LocalSubjectAccessReview",
-        ..REVIEW
-    },
-    Row {
-        gvk: ("authorization.k8s.io", "v1", "SelfSubjectAccessReview"),
-        plural: "selfsubjectaccessreviews",
-        singular: "selfsubjectaccessreview",
-        definition: "io.k8s.api.authorization.v1.SelfSubjectAccessReview",
-        ..REVIEW
-    },
-    Row {
-        gvk: ("authorization.k8s.io", "v1", "SelfSubjectRulesReview"),
-        plural: "selfsubjectrulesreviews",
-        singular: "selfsubjectrulesreview",
-        definition: "io.k8s.api.authorization.v1.SelfSubjectRulesReview",
-        ..REVIEW
-    },
-    Row {
-        gvk: ("authorization.k8s.io", "v1", "SubjectAccessReview"),
-        plural: "subjectaccessreviews",
-        singular: "subjectaccessreview",
-        definition: "io.k8s.api.authorization.v1.SubjectAccessReview",
-        ..REVIEW
-    },
-    Row {
-        gvk: ("authentication.k8s.io", "v1", "SelfSubjectReview"),
-        plural: "selfsubjectreviews",
-        singular: "selfsubjectreview",
-        stored_group: "authentication.k8s.io",
-        definition: "io.k8s.api.authentication.v1.SelfSubjectReview",
-        ..REVIEW
-    },
-    Row {
-        gvk: ("authentication.k8s.io", "v1", "TokenReview"),
-        plural: "tokenreviews",
-        singular: "tokenreview",
-        stored_group: "authentication.k8s.io",
-        definition: "io.k8s.api.authentication.v1.TokenReview",
-        ..REVIEW
-    },
-];
 
 /// All kinds that need no definition.
 #[must_use]
@@ -364,52 +154,170 @@ pub fn builtins() -> &'static [Builtin] {
     &BUILTINS
 }
 
-/// The kind that asks for a token of a service account.
-#[must_use]
-pub fn token_request() -> &'static Builtin {
-    &TOKEN_REQUEST
+/// Turns an object into one of another version, or group, that is stored as the same.
+pub fn convert(object: &mut Value, to: &Gvk) {
+    match to.kind.as_str() {
+        "Event" => event::convert(object, to),
+        "HorizontalPodAutoscaler" => autoscaler::convert(object, to),
+        _ => {}
+    }
+    if let Some(builtin) = Builtin::find(to) {
+        // What was stored had room.
+        let _ = builtin.settle(object);
+    }
 }
 
-/// The schemas they are made of, by name, as in `components.schemas` of OpenAPI, but with bare names as references.
+/// A kind that is sent to subresources only, such as `autoscaling/v1` Scale.
 #[must_use]
-pub fn definitions() -> &'static Value {
-    &SOURCE["definitions"]
+pub fn part_kind(gvk: &Gvk) -> Option<&'static Builtin> {
+    static KINDS: LazyLock<Vec<Builtin>> = LazyLock::new(|| {
+        let sources = kinds();
+        let parts = list(&sources).flat_map(|kind| list(&kind["parts"]).map(move |part| (kind, part)));
+        let others = parts.filter(|(kind, part)| part["kind"] != kind["kind"]);
+        others
+            .filter_map(|(kind, part)| {
+                Builtin::read(part).map(|one| Builtin { namespaced: kind["namespaced"] == true, ..one })
+            })
+            .collect()
+    });
+    KINDS.iter().find(|builtin| builtin.gvk == *gvk)
+}
+
+/// A label selector, or a map of labels, as the text of a selector.
+#[must_use]
+pub fn selector_text(selector: &Value) -> String {
+    cells::selector(selector)
+}
+
+/// The schema of a struct of the built-in kinds, such as `core.v1.PodSpec`.
+#[must_use]
+pub fn definition(name: &str) -> Option<Schema> {
+    SCHEMAS.get(name).cloned()
+}
+
+/// A definition as OpenAPI shows it: its full name, and its schema, which refers to others by their full names.
+#[must_use]
+pub fn document(name: &str) -> Option<(String, Value)> {
+    let schema = render::definition(name, render::View::Document)?;
+    Some((data::long_name(name), schema))
+}
+
+/// The names of the definitions that one refers to.
+#[must_use]
+pub fn referred(name: &str) -> Vec<&'static str> {
+    let fields = data::flat_fields(name).into_iter();
+    fields.filter_map(|field| render::referred(field.kind)).collect()
+}
+
+/// A short name for all data of the built-in kinds: other data have another one.
+#[must_use]
+pub fn fingerprint() -> u64 {
+    static FINGERPRINT: LazyLock<u64> = LazyLock::new(|| {
+        let bytes = data::TEXT.bytes().chain(KINDS.bytes());
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    });
+    *FINGERPRINT
+}
+
+/// The name of a definition in OpenAPI.
+#[must_use]
+pub fn document_name(name: &str) -> String {
+    data::long_name(name)
 }
 
 /// The schema of `metadata`.
 pub(crate) fn metadata() -> &'static Schema {
+    static META: LazyLock<Schema> = LazyLock::new(|| Schema::defined(METADATA));
     &META
 }
 
+fn kinds() -> Value {
+    serde_json::from_str(KINDS).expect("kinds.json is checked by a test")
+}
+
+fn read() -> Vec<Builtin> {
+    list(&kinds()).filter_map(Builtin::read).collect()
+}
+
 impl Builtin {
-    fn new(row: &'static Row) -> Self {
-        let (group, version, kind) = row.gvk;
-        Self {
-            gvk: Gvk::new(group, version, kind),
-            plural: row.plural,
-            singular: row.singular,
-            short_names: row.short_names,
-            categories: row.categories,
-            namespaced: row.namespaced,
-            has_status: row.has_status,
-            deletes_collections: kind != "Namespace" && !row.answered,
-            name_rule: row.name_rule,
-            unconditional_update: row.unconditional_update,
-            create_on_update: row.create_on_update,
-            answered: row.answered,
-            returned: row.returned,
-            stored_as: GroupResource::new(row.stored_group, row.plural),
-            definition: row.definition,
-            schema: DEFINITIONS.get(row.definition).cloned().expect("builtin.json has every definition of the table"),
-            columns: (row.columns)(),
-            rules: &row.rules,
-        }
+    fn read(source: &Value) -> Option<Self> {
+        let gvk = gvk(source);
+        let (plural, verbs) = (text(&source["plural"]), texts(&source["verbs"]));
+        let habits = habits::of(&gvk.group, &gvk.kind);
+        let stored = match gvk.kind.as_str() {
+            "Event" => Gvk::new("", "v1", "Event"),
+            "HorizontalPodAutoscaler" => Gvk { version: "v2".to_owned(), ..gvk.clone() },
+            _ => gvk.clone(),
+        };
+        let schema_name = data::known(source["schema"].as_str()?)?;
+        Some(Self {
+            stored_as: GroupResource::new(stored.group.as_str(), plural.as_str()),
+            stored,
+            plural,
+            singular: text(&source["singular"]),
+            short_names: texts(&source["short"]),
+            categories: texts(&source["categories"]),
+            namespaced: source["namespaced"] == true,
+            verbs,
+            parts: list(&source["parts"]).map(Subresource::read).collect(),
+            storage_hash: text(&source["hash"]),
+            name_rule: habits.name_rule,
+            unconditional_update: habits.unconditional_update,
+            create_on_update: habits.create_on_update,
+            returned: habits.returned,
+            counted: habits.counted,
+            keeps_status: habits.keeps_status,
+            schema_name,
+            schema: definition(schema_name)?,
+            columns: OnceLock::new(),
+            habits,
+            described: source["columns"].clone(),
+            gvk,
+        })
     }
 
     /// The built-in kind of that name.
     #[must_use]
     pub fn find(gvk: &Gvk) -> Option<&'static Self> {
         builtins().iter().find(|builtin| builtin.gvk == *gvk)
+    }
+
+    /// Whether something can be done with its objects.
+    #[must_use]
+    pub fn can(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|one| one == verb)
+    }
+
+    /// Whether its objects are questions: answered when they are created, and not kept.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        self.can("create") && !self.can("get")
+    }
+
+    /// The subresource of that name.
+    #[must_use]
+    pub fn part(&self, name: &str) -> Option<&Subresource> {
+        self.parts.iter().find(|part| part.name == name)
+    }
+
+    /// Whether it has a status subresource.
+    #[must_use]
+    pub fn has_status(&self) -> bool {
+        self.part("status").is_some()
+    }
+
+    /// Its columns, the first of which is not always the name.
+    pub fn columns(&self) -> &[Column] {
+        self.columns.get_or_init(|| list(&self.described).map(Column::described).collect())
+    }
+
+    /// The cells of an object, one for each column.
+    #[must_use]
+    pub fn cells(&self, object: &Value, now: Time) -> Vec<Value> {
+        match self.habits.cells {
+            Some(cells) => cells(object, now),
+            None => self.columns().iter().map(|column| column.cell(object, now)).collect(),
+        }
     }
 
     /// Why an object cannot be decoded at all (a 400), as `ConfigMap in version "v1" cannot be handled as a
@@ -426,53 +334,60 @@ impl Builtin {
         self.schema.prune_struct(object)
     }
 
+    /// Makes of an object what Go makes of it when it reads it: without what is empty, with defaults. Whether there was
+    /// room for them: 3 MiB in one object.
+    #[must_use]
+    pub fn settle(&self, object: &mut Value) -> bool {
+        self.schema.settle(object)
+    }
+
     /// Fills in what the real server fills in on a create (`old` is `None`) or an update.
     pub fn prepare(&self, object: &mut Value, old: Option<&Value>) {
-        (self.rules.prepare)(object, old);
+        (self.habits.prepare)(object, old);
+        // There was room for it when it came.
+        let _ = self.schema.settle(object);
     }
 
     /// What is wrong with an object beyond its metadata, in the words of the real server.
     #[must_use]
     pub fn check(&self, object: &Value, old: Option<&Value>) -> FieldErrors {
-        (self.rules.check)(object, old)
+        (self.habits.check)(object, old)
     }
 }
 
-fn plain_columns() -> Vec<Column> {
-    vec![Column::name(), age_column()]
+impl Subresource {
+    fn read(source: &Value) -> Self {
+        Self {
+            name: text(&source["name"]),
+            gvk: gvk(source),
+            verbs: texts(&source["verbs"]),
+            schema_name: source["schema"].as_str().and_then(data::known).unwrap_or_default(),
+        }
+    }
+
+    /// The schema of what is sent to it.
+    #[must_use]
+    pub fn schema(&self) -> Option<Schema> {
+        definition(self.schema_name)
+    }
 }
 
-fn age_column() -> Column {
-    Column::computed("Age", "string", 0, |object: &Value, now: Time| {
-        age_of(&object["metadata"]["creationTimestamp"], now)
-    })
+fn gvk(source: &Value) -> Gvk {
+    Gvk::new(text(&source["group"]), text(&source["version"]), text(&source["kind"]))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    list(value).map(text).collect()
 }
 
 fn size(object: &Value, name: &str) -> i64 {
     object[name].as_object().map_or(0, |members| i64::try_from(members.len()).unwrap_or(i64::MAX))
-}
-
-/// Writes base64 without line ends.
-fn join_lines(object: &mut Value, name: &str) {
-    let members = object.get_mut(name).and_then(Value::as_object_mut);
-    for text in members.into_iter().flat_map(|members| members.values_mut()) {
-        if let Value::String(text) = text
-            && text.contains(['\r', '\n'])
-        {
-            text.retain(|letter| !"\r\n".contains(letter));
-        }
-    }
-}
-
-/// Removes members that are empty objects or null, as Go leaves them out.
-fn drop_empty(object: &mut Value, names: &[&str]) {
-    let Some(members) = object.as_object_mut() else { return };
-    for name in names {
-        let empty = members
-            .get(*name)
-            .is_some_and(|member| member.is_null() || member.as_object().is_some_and(serde_json::Map::is_empty));
-        if empty {
-            members.remove(*name);
-        }
-    }
 }

@@ -68,6 +68,26 @@ impl Column {
         Self { description: String::new(), ..column }
     }
 
+    /// A column as the real server describes it: name, type, format, priority. Kinds that have no cells of their own
+    /// have a name and an age.
+    pub(crate) fn described(row: &Value) -> Self {
+        let text = |place: usize| row[place].as_str().unwrap_or_default().to_owned();
+        let cell: fn(&Value, Time) -> Value = match row[0].as_str().unwrap_or_default() {
+            "Name" => |object, _| metadata(object, "name"),
+            "Age" => |object, now| age_of(&object["metadata"]["creationTimestamp"], now),
+            "Created At" => |object, _| object["metadata"]["creationTimestamp"].clone(),
+            _ => |_, _| Value::Null,
+        };
+        Self {
+            name: text(0),
+            type_name: text(1),
+            format: text(2),
+            description: String::new(),
+            priority: row[3].as_i64().unwrap_or(0),
+            source: Source::Computed(cell),
+        }
+    }
+
     pub(crate) fn computed(name: &str, type_name: &str, priority: i64, cell: fn(&Value, Time) -> Value) -> Self {
         Self {
             name: name.to_owned(),

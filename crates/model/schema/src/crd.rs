@@ -288,21 +288,18 @@ pub fn established_status(object: &Value, now: Time) -> Value {
     })
 }
 
-pub(crate) fn columns() -> Vec<Column> {
+pub(crate) fn cells(object: &Value, _now: Time) -> Vec<Value> {
+    let spec = &object["spec"];
+    let holds = |one: &Value| one["type"] == "Established" && one["status"] == "True";
     vec![
-        Column::name(),
-        Column::computed("Scope", "string", 0, |object, _| object["spec"]["scope"].clone()),
-        Column::computed("Versions", "string", 0, |object, _| served_versions(object).into()),
-        Column::computed("Created At", "date", 0, |object, _| object["metadata"]["creationTimestamp"].clone()),
-        Column::computed("Group", "string", 1, |object, _| object["spec"]["group"].clone()),
-        Column::computed("Kind", "string", 1, |object, _| object["spec"]["names"]["kind"].clone()),
-        Column::computed("ShortNames", "string", 1, |object, _| {
-            list(&object["spec"]["names"]["shortNames"]).map(text).collect::<Vec<_>>().join(",").into()
-        }),
-        Column::computed("Established", "boolean", 1, |object, _| {
-            let holds = |one: &Value| one["type"] == "Established" && one["status"] == "True";
-            list(&object["status"]["conditions"]).any(holds).into()
-        }),
+        object["metadata"]["name"].clone(),
+        spec["scope"].clone(),
+        served_versions(object).into(),
+        object["metadata"]["creationTimestamp"].clone(),
+        spec["group"].clone(),
+        spec["names"]["kind"].clone(),
+        list(&spec["names"]["shortNames"]).map(text).collect::<Vec<_>>().join(",").into(),
+        list(&object["status"]["conditions"]).any(holds).into(),
     ]
 }
 

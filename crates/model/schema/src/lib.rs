@@ -45,9 +45,12 @@ mod meta;
 pub mod protobuf;
 mod schema;
 
-pub use builtin::{Builtin, NameRule, builtins, convert_event, definitions, token_request};
+pub use builtin::{
+    Builtin, Counted, NameRule, Subresource, builtins, convert, definition, document, document_name, fingerprint,
+    part_kind, referred, selector_text,
+};
 pub use column::Column;
 pub use crd::{Conversion, Definition, Names, Scale, Scope, Version, definition_warnings, established_status};
 pub use duration::human_duration;
 pub use json_path::{JsonPath, PathError};
-pub use schema::{Kind, ListType, Schema};
+pub use schema::{Kind, ListType, Others, Schema};

@@ -1,10 +1,10 @@
 //! Bodies in protobuf, read into the JSON that they mean.
 //!
 //! Clients of the typed kinds (kubectl among them) send `k8s\0` and a `runtime.Unknown { typeMeta, raw }`. One reader,
-//! driven by a table of fields (`protobuf.txt`, made by `xtask/reference/protobuf.py` from facts about the Go types),
-//! reads every kind; a further kind is further lines of the table. Nothing a peer sends makes it panic, recurse deeper
-//! than the table, or take more memory than a few times its length.
+//! driven by the data of the built-in kinds, reads every kind. Nothing a peer sends makes it panic, recurse deeper than JSON
+//! may be, or take more memory than some times its length.
 
+mod special;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -49,10 +49,10 @@ pub fn to_json(body: &[u8], expected: (&str, &str)) -> Result<Value, ProtobufErr
     let envelope = wire::envelope(inner).map_err(|error| wrong(&error))?;
     let given = |found: String, expected: &str| if found.is_empty() { expected.to_owned() } else { found };
     let (version, kind) = (given(envelope.api_version, expected.0), given(envelope.kind, expected.1));
-    let Some(message) = table::TABLE.kind(&version, &kind) else {
+    let Some(message) = table::kind(&version, &kind) else {
         return Err(ProtobufError::Unknown(version, kind));
     };
-    let mut object = match wire::message(&table::TABLE, message, envelope.raw) {
+    let mut object = match wire::message(message, envelope.raw, wire::Depth::TOP) {
         Ok(object) => object,
         Err(error) => return Err(ProtobufError::Object(version, kind, error)),
     };

@@ -8,6 +8,8 @@ mod listtype;
 mod number;
 mod prune;
 mod rules;
+mod settle;
+mod shape;
 mod structural;
 mod validate;
 
@@ -16,7 +18,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, LazyLock, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use concert_api::{FieldError, FieldErrors};
 use serde_json::Value;
@@ -27,19 +29,26 @@ pub(crate) use build::Definitions;
 pub(crate) use decode::dns_1035_faults;
 use format::Format;
 pub(crate) use format::{is_known as is_known_format, is_uri};
+pub use shape::Others;
 
 /// Where an error is that has no field of its own.
 const NOWHERE: &str = "<nil>";
 
-static EMPTY: LazyLock<Node> = LazyLock::new(Node::default);
-
 /// A compiled schema. Cheap to clone: nodes are shared.
 ///
 /// Only the schemas of built-in kinds refer to themselves; they live as long as the program, so that the cycle of
-/// references leaks nothing.
+/// references leaks nothing. They are compiled piece by piece, when they are first looked at.
 #[derive(Clone)]
 pub struct Schema {
-    node: Arc<OnceLock<Node>>,
+    shared: Arc<Shared>,
+    /// What a field says about itself beside its reference to a definition.
+    place: Option<Arc<shape::Place>>,
+}
+
+/// A node, or the name of the definition it will be compiled from.
+struct Shared {
+    node: OnceLock<Node>,
+    definition: Option<&'static str>,
 }
 
 /// The JSON type a schema asks for.
@@ -114,6 +123,8 @@ struct Node {
     ruled: OnceLock<bool>,
     patch_strategy: String,
     patch_merge_key: String,
+    /// The struct that an object of a built-in kind is read into.
+    structure: Option<Box<settle::Structure>>,
 }
 
 #[derive(Debug, Default)]
@@ -169,11 +180,23 @@ impl Schema {
     }
 
     fn from_node(node: Node) -> Self {
-        Self { node: Arc::new(OnceLock::from(node)) }
+        Self { shared: Arc::new(Shared { node: OnceLock::from(node), definition: None }), place: None }
+    }
+
+    /// A schema that is compiled from a definition of the built-in kinds, when it is first looked at.
+    pub(crate) fn defined(name: &'static str) -> Self {
+        Self { shared: Arc::new(Shared { node: OnceLock::new(), definition: Some(name) }), place: None }
     }
 
     fn node(&self) -> &Node {
-        self.node.get().unwrap_or(&EMPTY)
+        self.shared.node.get_or_init(|| self.shared.definition.map(build::definition).unwrap_or_default())
+    }
+
+    /// Makes of an object of a built-in kind what Go makes of it: without what it leaves out, with defaults, and with
+    /// what it writes though it is empty. Whether there was room for all of that: 3 MiB in one object.
+    #[must_use]
+    pub(crate) fn settle(&self, object: &mut Value) -> bool {
+        settle::settle(self, object)
     }
 
     /// Removes what the schema does not know, and nulls that are neither nullable nor defaulted. Gives back the paths of
@@ -316,12 +339,6 @@ impl Schema {
         self.node().list_type.as_ref()
     }
 
-    /// Whether an object is replaced as a whole (`x-kubernetes-map-type: atomic`).
-    #[must_use]
-    pub fn is_atomic_map(&self) -> bool {
-        self.node().atomic_map
-    }
-
     /// Whether members it does not know are kept.
     #[must_use]
     pub fn preserves_unknown(&self) -> bool {
@@ -344,18 +361,6 @@ impl Schema {
     #[must_use]
     pub fn default_value(&self) -> Option<&Value> {
         self.node().default.as_ref()
-    }
-
-    /// How a strategic merge patch treats it (`merge`, `replace`, `retainKeys`, or several with commas); may be empty.
-    #[must_use]
-    pub fn patch_strategy(&self) -> &str {
-        &self.node().patch_strategy
-    }
-
-    /// The member that identifies the items of a list in a strategic merge patch; may be empty.
-    #[must_use]
-    pub fn patch_merge_key(&self) -> &str {
-        &self.node().patch_merge_key
     }
 }
 

@@ -12,6 +12,7 @@ mod bootstrap;
 mod escalate;
 mod policy;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use concert_api::{Details, GroupResource, Status};
@@ -62,6 +63,8 @@ pub(crate) struct Access {
     identity: RwLock<Arc<Identity>>,
     cached: Mutex<Option<Cached>>,
     counts: Counts,
+    /// Aggregated roles will be looked at: there is no need to say so again.
+    aggregating: AtomicBool,
 }
 
 /// The policy as of a revision.
@@ -77,7 +80,7 @@ impl Access {
         let counts = Counts::default();
         counts.set(self.counts.limits());
         let (mode, identity) = (RwLock::new(self.mode()), RwLock::new(self.identity()));
-        Self { mode, identity, cached: Mutex::default(), counts }
+        Self { mode, identity, cached: Mutex::default(), counts, aggregating: AtomicBool::new(false) }
     }
 
     pub(crate) fn mode(&self) -> Authorization {
@@ -264,10 +267,14 @@ impl Server {
 
     /// What has to happen once a role was written.
     pub(crate) fn after_role_write(&self, resource: &GroupResource) {
-        if *resource == kinds::cluster_roles() {
+        // Many roles that are written at once are looked at once.
+        if *resource == kinds::cluster_roles() && !self.access().aggregating.swap(true, Ordering::AcqRel) {
             let server = self.clone();
             // Nobody waits for it: the real server's controller takes its time, too.
-            drop(self.in_background(Box::pin(async move { server.aggregate_roles().await })));
+            drop(self.in_background(Box::pin(async move {
+                server.access().aggregating.store(false, Ordering::Release);
+                server.aggregate_roles().await;
+            })));
         }
     }
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::kinds;
 use crate::owners;
+use crate::services::SERVICES;
 use crate::target::{Part, Target};
 
 /// Warnings about an object; what `old` said already is not told again.
@@ -15,6 +16,11 @@ pub(crate) fn advice(target: &Target, object: &Value, old: Option<&Value>) -> Ve
         let before = old.map(concert_schema::definition_warnings).unwrap_or_default();
         let warnings = concert_schema::definition_warnings(object).into_iter();
         advice.extend(warnings.filter(|warning| !before.contains(warning)));
+    }
+    let outside = |object: &Value| object["spec"]["externalIPs"].as_array().is_some_and(|list| !list.is_empty());
+    if target.resource.id == *SERVICES && outside(object) && !old.is_some_and(outside) {
+        let told = "spec.externalIPs is deprecated and may no longer be implemented in some clusters";
+        advice.push(told.to_owned());
     }
     if object["kind"] == "Secret" && object["type"] == "kubernetes.io/tls" && !target.resource.is_custom() {
         advice.extend(pem_warning(object));

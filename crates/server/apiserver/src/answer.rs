@@ -23,6 +23,7 @@ use crate::delete::{DeleteOptions, Deleted};
 use crate::discovery;
 use crate::kinds::definitions;
 use crate::openapi;
+use crate::parts;
 use crate::protobuf;
 use crate::read::Page;
 use crate::read::pieces::Writer;
@@ -121,7 +122,8 @@ impl Server {
                     apart_if(weight > LIGHT, work).await
                 };
                 let mut response = answer.await.unwrap_or_else(|status| respond::failure(&status));
-                if let Some(warning) = &target.version().deprecated {
+                let refused = response.status() == http::StatusCode::METHOD_NOT_ALLOWED;
+                if let Some(warning) = target.version().deprecated.as_ref().filter(|_| !refused) {
                     respond::warn(&mut response, std::slice::from_ref(warning));
                 }
                 response
@@ -135,7 +137,8 @@ impl Server {
         if body.is_empty() {
             return 0;
         }
-        if target.resource.id == definitions() || target.version().schema.has_rules() {
+        let ruled = || target.resource.is_custom() && target.version().schema.has_rules();
+        if target.resource.id == definitions() || ruled() {
             return usize::MAX;
         }
         let changed = target.name.is_some().then(|| target.named_key().ok()).flatten();
@@ -205,15 +208,8 @@ impl Server {
             // A fork's begins with its first write.
             self.keep_house();
         }
-        if target.resource.is_answered() {
-            return match (method, &target.name) {
-                (_, Some(_)) => Err(Status::no_such_resource()),
-                (&Method::POST, None) => {
-                    let written = self.review(target, query, Media::of(headers)?, body)?;
-                    self.written(target, query, form, written)
-                }
-                _ => Err(Status::method_not_allowed()),
-            };
+        if let Some(answered) = self.acted(method, headers, target, query, form, body).await {
+            return answered;
         }
         let media = || Media::of(headers);
         match (method, target.name.is_some()) {
@@ -250,6 +246,40 @@ impl Server {
                 Err(Status::bad_request("name must be provided"))
             }
             _ => Err(not_allowed(method, target)),
+        }
+    }
+
+    /// The answer where nothing is stored under the path itself: to a question, to what is done to an object, and to
+    /// what cannot be done. `None`: it is about stored objects.
+    async fn acted(
+        &self,
+        method: &Method,
+        headers: &HeaderMap,
+        target: &Target,
+        query: &Query,
+        form: Form,
+        body: &[u8],
+    ) -> Option<Result<Response<Body>, Status>> {
+        let answered = target.resource.is_answered();
+        let acts =
+            matches!(target.part, Part::Binding | Part::Eviction) || (answered && target.resource.kind == "Binding");
+        match target.part {
+            Part::Node => Some(Err(parts::no_node(self, target))),
+            _ if answered && target.name.is_some() => Some(Err(Status::no_such_resource())),
+            _ if (answered || acts) && method != Method::POST => Some(Err(Status::method_not_allowed())),
+            _ if acts => {
+                let work = async {
+                    let written = self.act(target, query, Media::of(headers)?, body).await?;
+                    Ok(respond::bytes(written.code, written.object))
+                };
+                Some(work.await)
+            }
+            _ if answered => {
+                let review = Media::of(headers).and_then(|media| self.review(target, query, media, body));
+                Some(review.and_then(|written| self.written(target, query, form, written)))
+            }
+            Part::Whole if !allows(target, method) => Some(Err(Status::method_not_allowed())),
+            _ => None,
         }
     }
 
@@ -317,6 +347,18 @@ where
         let server = self.clone();
         Box::pin(async move { Ok(server.answer(request).await) })
     }
+}
+
+/// Whether a built-in kind can be changed at all: some are only looked at.
+fn allows(target: &Target, method: &Method) -> bool {
+    let verb = match *method {
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE => "delete",
+        _ => "get",
+    };
+    target.version().builtin.is_none_or(|builtin| builtin.can(verb))
 }
 
 fn offer(method: &Method, target: &Target) -> Offer {

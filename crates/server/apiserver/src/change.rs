@@ -34,7 +34,7 @@ impl Change {
     pub(crate) fn replace(target: &Target, query: &Query, media: Media, body: &[u8]) -> Result<Self, Status> {
         let incoming = match target.part {
             Part::Scale => scale::read(media, body, query.field_validation)?,
-            Part::Whole | Part::Status | Part::Finalize => incoming::read(target, media, body, query.field_validation)?,
+            _ => incoming::read(target, media, body, query.field_validation)?,
         };
         rules::check_name(target, &incoming.value)?;
         Ok(Self::Replace(incoming))

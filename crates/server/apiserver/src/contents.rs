@@ -39,7 +39,7 @@ impl Server {
         for (resource, object) in contents {
             let target = Target::stored(&resource, &object);
             // Somebody else may have removed it meanwhile.
-            let _ = Box::pin(self.delete(&target, &DeleteOptions::default())).await;
+            let _ = Box::pin(self.delete(&target, &DeleteOptions { grace: Some(0), ..DeleteOptions::default() })).await;
         }
         self.release_if_empty(owner).await;
         if owner.resource == kinds::namespaces() {

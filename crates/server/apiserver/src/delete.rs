@@ -5,7 +5,7 @@
 mod options;
 
 use bytes::Bytes;
-use concert_api::{Condition, Details, GroupResource, Status, meta};
+use concert_api::{Condition, Details, GroupResource, Status, Time, meta};
 use concert_store::{Expect, Op, Write, WriteError};
 use serde_json::{Value, json};
 
@@ -76,7 +76,8 @@ impl Server {
                     self.after_removal(&key).await;
                     if is_returned(target) {
                         let revision = removed.revision.to_string();
-                        return Ok(Deleted::Marked(encode::finished(target.version(), &object, &revision)));
+                        let shown = if meta::is_deleting(&object) { &marked } else { &object };
+                        return Ok(Deleted::Marked(encode::finished(target.version(), shown, &revision)));
                     }
                     return Ok(Deleted::Gone(success(target, &object)));
                 }
@@ -99,24 +100,79 @@ impl Server {
             let finalizers = Policy::finalizers(options.policy, &meta::finalizers(object));
             set_finalizers(&mut marked, finalizers);
         }
+        self.unprotect(target, &mut marked);
         if meta::is_deleting(object) {
+            // Who asks again may be in more of a hurry.
+            let left = object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+            if let Some(grace) = options.grace.filter(|grace| *grace < left) {
+                meta::of(&mut marked).insert("deletionGracePeriodSeconds".into(), grace.max(0).into());
+            }
             return marked;
         }
         if target.resource.id == kinds::definitions() {
             hold_definition(&mut marked, self.now());
         }
-        meta::set_text(&mut marked, "deletionTimestamp", self.now().to_string());
+        let grace = grace_of(target, object, options);
+        let at = Time::from_unix_seconds(self.now().unix_seconds().saturating_add(grace));
+        meta::set_text(&mut marked, "deletionTimestamp", at.to_string());
         if target.resource.id == kinds::namespaces() {
             marked["status"]["phase"] = "Terminating".into();
         }
         if !owns_others(&target.resource.id) {
-            meta::of(&mut marked).insert("deletionGracePeriodSeconds".into(), 0.into());
+            meta::of(&mut marked).insert("deletionGracePeriodSeconds".into(), grace.into());
         }
-        if target.resource.is_custom() {
+        if meta::generation(object) > 0 && !owns_others(&target.resource.id) {
             let generation = meta::generation(object) + 1;
             meta::of(&mut marked).insert("generation".into(), generation.into());
         }
         marked
+    }
+}
+
+/// How long the end of an object takes. Only pods on nodes take time.
+fn grace_of(target: &Target, object: &Value, options: &DeleteOptions) -> i64 {
+    let is_pod = target.resource.kind == "Pod" && !target.resource.is_custom();
+    let on_node = object["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
+    let over = matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    if !is_pod || !on_node || over {
+        return 0;
+    }
+    let own = object["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(0);
+    options.grace.unwrap_or(own).max(0)
+}
+
+/// What holds volumes and claims of them that are in use.
+const PROTECTION: [(&str, &str); 2] =
+    [("PersistentVolumeClaim", "kubernetes.io/pvc-protection"), ("PersistentVolume", "kubernetes.io/pv-protection")];
+
+impl Server {
+    /// Nothing uses volumes here but pods that name their claims: what no pod names is not held.
+    fn unprotect(&self, target: &Target, object: &mut Value) {
+        let kind = target.resource.kind.as_str();
+        let Some((_, finalizer)) = PROTECTION.iter().find(|(known, _)| *known == kind && !target.resource.is_custom())
+        else {
+            return;
+        };
+        let used = match kind {
+            "PersistentVolume" => object["status"]["phase"] == "Bound",
+            _ => self.is_claimed(meta::text(object, "namespace"), meta::text(object, "name")),
+        };
+        if !used {
+            let kept = meta::finalizers(object).into_iter().filter(|one| one != finalizer);
+            let kept = kept.map(str::to_owned).collect();
+            set_finalizers(object, kept);
+        }
+    }
+
+    fn is_claimed(&self, namespace: &str, claim: &str) -> bool {
+        let snapshot = self.store().snapshot();
+        let pods = GroupResource::new("", "pods");
+        snapshot.range(&pods, Some(namespace), None).any(|(_, entry)| {
+            let pod: Value = serde_json::from_slice(&entry.bytes).unwrap_or_default();
+            let over = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+            let mut volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+            !over && volumes.any(|volume| volume["persistentVolumeClaim"]["claimName"] == claim)
+        })
     }
 }
 

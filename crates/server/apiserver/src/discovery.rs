@@ -6,16 +6,16 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use concert_api::{Gvk, Status, version_rank};
+use concert_schema::Subresource;
 use http::{HeaderMap, HeaderValue, Method, Response, header};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::Server;
-use crate::kinds::{self, Kinds, Resource, Version};
+use crate::kinds::{Kinds, Resource, Version};
 use crate::respond::{self, Body, Form, Offer};
 
-/// As the real server orders them: one order for built-in kinds, another for custom ones.
-const BUILTIN_VERBS: [&str; 8] = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+/// As the real server orders them for custom resources.
 const CUSTOM_VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
 const STATUS_VERBS: [&str; 3] = ["get", "patch", "update"];
 
@@ -110,12 +110,6 @@ pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// The kind that is hashed: for definitions one that the real server no longer serves.
-fn hashed(resource: &Resource) -> Gvk {
-    let stored = resource.storage().gvk.clone();
-    if resource.id == kinds::definitions() { Gvk { version: "v1beta1".into(), ..stored } } else { stored }
-}
-
 /// What tells clients that the stored version has changed; computed as by the real server.
 fn storage_version_hash(gvk: &Gvk) -> String {
     let digest = Sha256::digest(format!("{}/{}/{}", gvk.group, gvk.version, gvk.kind));
@@ -158,60 +152,67 @@ fn resources(kinds: &Kinds, group: &str, version: &str) -> Option<Value> {
     let entries: Vec<Value> =
         found.iter().flat_map(|(resource, place)| legacy(resource, &resource.versions[*place])).collect();
     let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    Some(json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": entries}))
+    let mut list = json!({"kind": "APIResourceList", "groupVersion": group_version, "resources": entries});
+    // The oldest document has no version of its own.
+    if !group.is_empty() {
+        list["apiVersion"] = "v1".into();
+    }
+    Some(list)
 }
 
 fn legacy(resource: &Resource, version: &Version) -> Vec<Value> {
     let mut entry = json!({
         "name": resource.id.resource.as_ref(), "singularName": resource.singular, "namespaced": resource.namespaced,
-        "kind": resource.kind, "verbs": verbs(resource),
-        "storageVersionHash": storage_version_hash(&hashed(resource)),
+        "kind": resource.kind, "verbs": verbs(version),
     });
     extend_names(&mut entry, resource);
-    if resource.is_answered()
-        && let Some(members) = entry.as_object_mut()
-    {
-        members.remove("storageVersionHash");
-    }
-    let mut entries = vec![entry];
-    let part = |name: &str, verbs: &[&str]| {
-        json!({
-            "name": format!("{}/{name}", resource.id.resource), "singularName": "",
-            "namespaced": resource.namespaced, "kind": resource.kind, "verbs": verbs,
-        })
+    let hash = match version.builtin {
+        Some(builtin) => builtin.storage_hash.clone(),
+        None => storage_version_hash(&resource.storage().gvk),
     };
-    if resource.id == kinds::namespaces() {
-        entries.push(part("finalize", &["update"]));
+    if !hash.is_empty() {
+        entry["storageVersionHash"] = hash.into();
     }
-    if version.status {
-        entries.push(part("status", &STATUS_VERBS));
-    }
-    if version.scale.is_some() {
-        let mut scale = part("scale", &STATUS_VERBS);
-        (scale["group"], scale["version"], scale["kind"]) = ("autoscaling".into(), "v1".into(), "Scale".into());
-        entries.push(scale);
-    }
-    if has_tokens(resource) {
-        entries.push(json!({
-            "name": "serviceaccounts/token", "singularName": "", "namespaced": true, "group": "authentication.k8s.io",
-            "version": "v1", "kind": "TokenRequest", "verbs": ["create"],
-        }));
-    }
-    entries
+    let parts = parts(version).into_iter().map(|part| {
+        let mut entry = json!({
+            "name": format!("{}/{}", resource.id.resource, part.name), "singularName": "",
+            "namespaced": resource.namespaced, "kind": part.gvk.kind, "verbs": part.verbs,
+        });
+        let own = &version.gvk;
+        if (&part.gvk.group, &part.gvk.version) != (&own.group, &own.version) {
+            (entry["group"], entry["version"]) = (part.gvk.group.into(), part.gvk.version.into());
+        }
+        entry
+    });
+    std::iter::once(entry).chain(parts).collect()
 }
 
-/// Whether tokens are issued for its objects.
-fn has_tokens(resource: &Resource) -> bool {
-    resource.id.group.is_empty() && &*resource.id.resource == "serviceaccounts"
+/// A subresource as discovery tells it.
+struct Part {
+    name: String,
+    gvk: Gvk,
+    verbs: Vec<String>,
 }
 
-/// What can be done with a resource. Namespaces alone are not deleted in collections.
-fn verbs(resource: &Resource) -> Vec<&'static str> {
-    if resource.is_answered() {
-        return vec!["create"];
+fn parts(version: &Version) -> Vec<Part> {
+    if let Some(builtin) = version.builtin {
+        let told =
+            |part: &Subresource| Part { name: part.name.clone(), gvk: part.gvk.clone(), verbs: part.verbs.clone() };
+        return builtin.parts.iter().map(told).collect();
     }
-    let all = if resource.is_custom() { CUSTOM_VERBS } else { BUILTIN_VERBS };
-    all.into_iter().filter(|verb| *verb != "deletecollection" || resource.deletes_collections()).collect()
+    let part =
+        |name: &str, gvk: Gvk| Part { name: name.to_owned(), gvk, verbs: STATUS_VERBS.map(str::to_owned).to_vec() };
+    let status = version.status.then(|| part("status", version.gvk.clone()));
+    let scale = version.scale.is_some().then(|| part("scale", Gvk::new("autoscaling", "v1", "Scale")));
+    status.into_iter().chain(scale).collect()
+}
+
+/// What can be done with a resource.
+fn verbs(version: &Version) -> Vec<&'static str> {
+    match version.builtin {
+        Some(builtin) => builtin.verbs.iter().map(String::as_str).collect(),
+        None => CUSTOM_VERBS.to_vec(),
+    }
 }
 
 fn extend_names(entry: &mut Value, resource: &Resource) {
@@ -248,27 +249,17 @@ fn aggregated(kinds: &Kinds) -> Documents {
 }
 
 fn aggregated_resource(resource: &Resource, version: &Version) -> Value {
-    let kind = json!({"group": version.gvk.group, "version": version.gvk.version, "kind": version.gvk.kind});
+    let kind = |gvk: &Gvk| json!({"group": gvk.group, "version": gvk.version, "kind": gvk.kind});
     let mut entry = json!({
-        "resource": resource.id.resource.as_ref(), "responseKind": kind, "singularResource": resource.singular,
-        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" }, "verbs": verbs(resource),
+        "resource": resource.id.resource.as_ref(), "responseKind": kind(&version.gvk),
+        "singularResource": resource.singular, "verbs": verbs(version),
+        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
     });
     extend_names(&mut entry, resource);
-    let mut parts = Vec::new();
-    if resource.id == kinds::namespaces() {
-        parts.push(json!({"subresource": "finalize", "responseKind": kind, "verbs": ["update"]}));
-    }
-    if version.status {
-        parts.push(json!({"subresource": "status", "responseKind": kind, "verbs": STATUS_VERBS}));
-    }
-    if version.scale.is_some() {
-        let scale = json!({"group": "autoscaling", "version": "v1", "kind": "Scale"});
-        parts.push(json!({"subresource": "scale", "responseKind": scale, "verbs": STATUS_VERBS}));
-    }
-    if has_tokens(resource) {
-        let kind = json!({"group": "authentication.k8s.io", "version": "v1", "kind": "TokenRequest"});
-        parts.push(json!({"subresource": "token", "responseKind": kind, "verbs": ["create"]}));
-    }
+    let parts: Vec<Value> = parts(version)
+        .into_iter()
+        .map(|part| json!({"subresource": part.name, "responseKind": kind(&part.gvk), "verbs": part.verbs}))
+        .collect();
     if !parts.is_empty() {
         entry["subresources"] = parts.into();
     }

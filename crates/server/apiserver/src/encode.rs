@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use concert_api::Status;
-use concert_schema::convert_event;
+use concert_schema::convert;
 use concert_store::Draft;
 use serde_json::{Map, Value};
 
@@ -20,12 +20,12 @@ pub(crate) fn draft(resource: &Resource, version: &Version, object: &Value) -> D
         let (bytes, at) = write(&object, &storage.gvk.api_version(), &storage.gvk.kind, None);
         return Draft::new(bytes, at);
     }
-    let converted = resource.stored.as_ref().map(|stored| {
+    let converted = version.stored().map(|stored| {
         let mut object = object.clone();
-        convert_event(&mut object, stored);
+        convert(&mut object, stored);
         object
     });
-    let stored = resource.stored.as_ref().unwrap_or(&version.gvk);
+    let stored = version.stored().unwrap_or(&version.gvk);
     let (bytes, at) = write(converted.as_ref().unwrap_or(object), &stored.api_version(), &stored.kind, None);
     Draft::new(bytes, at)
 }
@@ -94,8 +94,8 @@ fn push_member(out: &mut Vec<u8>, key: &str, value: &Value) {
 /// this version does not know. Defaults are only the storage version's.
 pub(crate) fn tree(resource: &Resource, version: &Version, entry: &Stored) -> Result<Value, Status> {
     let mut value: Value = serde_json::from_slice(&entry.bytes).map_err(Status::internal)?;
-    if resource.stored.is_some() {
-        convert_event(&mut value, &version.gvk);
+    if version.stored().is_some() {
+        convert(&mut value, &version.gvk);
     } else if is_other(resource, version, entry) {
         value["apiVersion"] = version.gvk.api_version().into();
         let storage = resource.storage();

@@ -155,7 +155,8 @@ impl Server {
     async fn collect(&self, key: &Key, entry: &Stored, policy: Option<Policy>) {
         let Some(resource) = self.kinds().get(&key.resource.group, &key.resource.resource).cloned() else { return };
         let target = Target::stored(&resource, &key.object);
-        let options = DeleteOptions { policy, ..exactly(&entry.beside.uid()) };
+        // There are no nodes that would let pods end.
+        let options = DeleteOptions { policy, grace: Some(0), ..exactly(&entry.beside.uid()) };
         tracing::debug!(%key, ?policy, "collecting garbage");
         if let Err(status) = self.delete(&target, &options).await {
             tracing::debug!(%key, %status, "cannot collect");

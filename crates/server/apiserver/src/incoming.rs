@@ -114,7 +114,7 @@ fn finish(target: &Target, mut value: Value, sent: Sent<'_>, validation: FieldVa
     let kind = &version.gvk.kind;
     let unhandled =
         |why: &str| format!("{kind} in version {:?} cannot be handled as a {kind}: {why}", version.gvk.version);
-    let unknown = match target.resource.builtin {
+    let unknown = match version.builtin {
         Some(builtin) => {
             if let Some(fault) = builtin.decode_fault(&value) {
                 return Err(Status::bad_request(fault));
@@ -155,7 +155,11 @@ fn finish(target: &Target, mut value: Value, sent: Sent<'_>, validation: FieldVa
             Vec::new()
         }
     };
-    if target.resource.is_custom() && !version.schema.default(&mut value) {
+    let roomy = match version.builtin {
+        Some(builtin) => builtin.settle(&mut value),
+        None => version.schema.default(&mut value),
+    };
+    if !roomy {
         let message = "the defaults of its schema make the object too large: limit is 3145728 bytes of them";
         return Err(Status::failure(413, "RequestEntityTooLarge", message));
     }

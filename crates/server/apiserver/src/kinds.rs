@@ -1,15 +1,16 @@
 //! The kinds this server knows: built-in ones from data, custom ones from their definitions.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, RwLock};
 
 use bytes::Bytes;
-use concert_api::{GroupResource, Gvk};
+use concert_api::{GroupResource, Gvk, Time};
 use concert_schema::{Builtin, Column, Definition, JsonPath, Scale, Schema, Scope, builtins};
 use concert_store::Store;
 use serde_json::Value;
 
 use crate::beside::Parsed;
+use crate::scale;
 
 /// One resource: what its paths, its discovery entry and its objects are made from. There is one generic handler;
 /// everything in which kinds differ is data here.
@@ -19,8 +20,6 @@ pub(crate) struct Resource {
     pub(crate) id: GroupResource,
     /// Where its objects are stored: events of both groups are the same objects.
     pub(crate) stored_as: GroupResource,
-    /// The kind they are stored as, if that is another one.
-    pub(crate) stored: Option<Gvk>,
     pub(crate) kind: String,
     pub(crate) list_kind: String,
     pub(crate) singular: String,
@@ -28,7 +27,7 @@ pub(crate) struct Resource {
     pub(crate) categories: Vec<String>,
     pub(crate) namespaced: bool,
     pub(crate) versions: Vec<Version>,
-    /// The built-in kind's rules; `None` for custom resources.
+    /// The built-in kind in the version that is stored; `None` for custom resources.
     pub(crate) builtin: Option<&'static Builtin>,
     /// Objects written before this revision were written under another schema.
     pub(crate) since: u64,
@@ -53,7 +52,9 @@ pub(crate) struct Version {
     pub(crate) openapi: Value,
     /// The bytes of that.
     pub(crate) schema_length: usize,
-    pub(crate) columns: Vec<Column>,
+    columns: Vec<Column>,
+    /// The built-in kind; `None` for custom resources.
+    pub(crate) builtin: Option<&'static Builtin>,
     /// Warns those who use it.
     pub(crate) deprecated: Option<String>,
 }
@@ -70,7 +71,7 @@ impl Resource {
 
     /// Whether a collection of its objects can be deleted at once.
     pub(crate) fn deletes_collections(&self) -> bool {
-        self.builtin.is_none_or(|builtin| builtin.deletes_collections)
+        self.builtin.is_none_or(|builtin| builtin.can("deletecollection"))
     }
 
     pub(crate) fn version(&self, name: &str) -> Option<&Version> {
@@ -84,40 +85,27 @@ impl Resource {
 
     /// Whether its objects are questions: answered, not kept.
     pub(crate) fn is_answered(&self) -> bool {
-        self.builtin.is_some_and(|builtin| builtin.answered)
+        self.builtin.is_some_and(Builtin::is_answered)
     }
 
-    pub(crate) fn from_builtin(builtin: &'static Builtin) -> Self {
-        let version = Version {
-            gvk: builtin.gvk.clone(),
-            served: true,
-            storage: true,
-            status: builtin.has_status,
-            scale: None,
-            selectable: Vec::new(),
-            schema: builtin.schema.clone(),
-            openapi: Value::Null,
-            schema_length: 0,
-            columns: builtin.columns.clone(),
-            deprecated: None,
-        };
-        let texts = |list: &[&str]| list.iter().map(ToString::to_string).collect();
-        Self {
-            id: GroupResource::new(builtin.gvk.group.as_str(), builtin.plural),
-            stored_as: builtin.stored_as.clone(),
-            stored: (*builtin.stored_as.group != *builtin.gvk.group)
-                .then(|| Gvk { group: builtin.stored_as.group.to_string(), ..builtin.gvk.clone() }),
-            list_kind: format!("{}List", builtin.gvk.kind),
-            kind: builtin.gvk.kind.clone(),
-            singular: builtin.singular.to_owned(),
-            short_names: texts(builtin.short_names),
-            categories: texts(builtin.categories),
-            namespaced: builtin.namespaced,
-            versions: vec![version],
-            builtin: Some(builtin),
+    /// One resource from its built-in versions, all of which are of one group and plural.
+    pub(crate) fn from_builtin(versions: &[&'static Builtin]) -> Option<Self> {
+        let first = versions.first()?;
+        let stored = versions.iter().find(|one| one.gvk == one.stored).unwrap_or(first);
+        Some(Self {
+            id: GroupResource::new(first.gvk.group.as_str(), first.plural.as_str()),
+            stored_as: first.stored_as.clone(),
+            list_kind: format!("{}List", first.gvk.kind),
+            kind: first.gvk.kind.clone(),
+            singular: first.singular.clone(),
+            short_names: first.short_names.clone(),
+            categories: first.categories.clone(),
+            namespaced: first.namespaced,
+            versions: versions.iter().map(|one| Version::from_builtin(one)).collect(),
+            builtin: Some(stored),
             since: 0,
             terminating: false,
-        }
+        })
     }
 
     fn from_definition(definition: Definition, since: u64, terminating: bool) -> Self {
@@ -133,13 +121,13 @@ impl Resource {
             schema_length: version.openapi.to_string().len(),
             openapi: version.openapi,
             columns: version.columns,
+            builtin: None,
             deprecated: version.deprecation_warning,
         });
         let id = GroupResource::new(group.as_str(), definition.names.plural);
         Self {
             stored_as: id.clone(),
             id,
-            stored: None,
             list_kind: definition.names.list_kind,
             singular: definition.names.singular,
             short_names: definition.names.short_names,
@@ -153,6 +141,61 @@ impl Resource {
         }
     }
 }
+
+impl Version {
+    fn from_builtin(builtin: &'static Builtin) -> Self {
+        Self {
+            gvk: builtin.gvk.clone(),
+            served: true,
+            storage: builtin.gvk == builtin.stored,
+            status: builtin.has_status(),
+            scale: builtin.part("scale").map(|_| scale::of_workloads()),
+            selectable: Vec::new(),
+            schema: builtin.schema.clone(),
+            openapi: Value::Null,
+            schema_length: 0,
+            columns: Vec::new(),
+            builtin: Some(builtin),
+            deprecated: deprecated(&builtin.gvk).map(str::to_owned),
+        }
+    }
+
+    /// The columns of its table.
+    pub(crate) fn columns(&self) -> &[Column] {
+        self.builtin.map_or(&self.columns, Builtin::columns)
+    }
+
+    /// The cells of an object in its table.
+    pub(crate) fn cells(&self, object: &Value, now: Time) -> Vec<Value> {
+        match self.builtin {
+            Some(builtin) => builtin.cells(object, now),
+            None => self.columns.iter().map(|column| column.cell(object, now)).collect(),
+        }
+    }
+
+    /// The kind its objects are stored as, if that is another one.
+    pub(crate) fn stored(&self) -> Option<&'static Gvk> {
+        self.builtin.map(|builtin| &builtin.stored).filter(|stored| **stored != self.gvk)
+    }
+}
+
+/// What those are told who use a built-in kind that has had its time.
+fn deprecated(gvk: &Gvk) -> Option<&'static str> {
+    match (gvk.group.as_str(), gvk.kind.as_str()) {
+        ("", "Endpoints") => Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+        ("", "ComponentStatus") => Some("v1 ComponentStatus is deprecated in v1.19+"),
+        _ => None,
+    }
+}
+
+/// The built-in resources, made once: they are the same for every server.
+static BUILTINS: LazyLock<Vec<Arc<Resource>>> = LazyLock::new(|| {
+    let mut versions: BTreeMap<(&str, &str), Vec<&'static Builtin>> = BTreeMap::new();
+    for builtin in builtins() {
+        versions.entry((builtin.gvk.group.as_str(), builtin.plural.as_str())).or_default().push(builtin);
+    }
+    versions.values().filter_map(|versions| Resource::from_builtin(versions).map(Arc::new)).collect()
+});
 
 /// The resource of definitions.
 pub(crate) fn definitions() -> GroupResource {
@@ -246,10 +289,7 @@ impl Registry {
             let resource = kept.cloned().or_else(|| compile(entry, &current));
             resources.extend(resource.map(|resource| (resource.id.clone(), resource)));
         }
-        for builtin in builtins() {
-            let resource = Resource::from_builtin(builtin);
-            resources.insert(resource.id.clone(), Arc::new(resource));
-        }
+        resources.extend(BUILTINS.iter().map(|resource| (resource.id.clone(), Arc::clone(resource))));
         let renewed = Arc::new(Kinds { resources, made_from: stored, ..Kinds::default() });
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&renewed);
         renewed

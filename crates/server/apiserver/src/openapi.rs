@@ -5,7 +5,7 @@ mod paths;
 use std::sync::PoisonError;
 
 use bytes::Bytes;
-use concert_schema::definitions;
+use concert_schema::{document, document_name as document_name_of, referred};
 use http::{HeaderMap, HeaderValue, Response, header};
 use serde_json::{Map, Value, json};
 
@@ -24,20 +24,34 @@ impl Server {
                 .keys()
                 .map(|(group, version)| {
                     let name = document_name(group, version);
-                    let hash = rendered(&kinds, &name).map_or(0, |bytes| fingerprint(&bytes));
+                    let hash = hash(&kinds, &name);
                     let url = format!("/openapi/v3/{name}?hash={hash:016X}");
                     (name, json!({"serverRelativeURL": url}))
                 })
                 .collect();
             return respond::json(200, &json!({"paths": paths}));
         };
-        rendered(&kinds, name).map_or_else(respond::nothing, tagged)
+        rendered(&kinds, name).map_or_else(respond::nothing, |document| tagged(document, hash(&kinds, name)))
+    }
+}
+
+/// A short name for what is in a document. Those of built-in kinds change with the program only, and need not be
+/// rendered for it.
+fn hash(kinds: &Kinds, name: &str) -> u64 {
+    let versions = kinds.group_versions();
+    let found = versions.iter().find(|((group, version), _)| document_name(group, version) == name);
+    match found {
+        Some((_, resources)) if resources.iter().all(|(resource, _)| !resource.is_custom()) => {
+            fingerprint(format!("{name} {}", env!("CARGO_PKG_VERSION")).as_bytes()) ^ concert_schema::fingerprint()
+        }
+        Some(_) => rendered(kinds, name).map_or(0, |bytes| fingerprint(&bytes)),
+        None => 0,
     }
 }
 
 /// A document with a name for what is in it.
-fn tagged(document: Bytes) -> Response<Body> {
-    let etag = format!("\"{:016X}\"", fingerprint(&document));
+fn tagged(document: Bytes, hash: u64) -> Response<Body> {
+    let etag = format!("\"{hash:016X}\"");
     let mut response = respond::bytes(200, document);
     if let Ok(etag) = HeaderValue::from_str(&etag) {
         response.headers_mut().insert(header::ETAG, etag);
@@ -83,13 +97,18 @@ fn rendered(kinds: &Kinds, name: &str) -> Option<Bytes> {
         paths::add(&mut paths, name, resource, version);
         add_schemas(&mut schemas, resource, version);
     }
-    add_definition(&mut schemas, META);
+    add_definition(&mut schemas, "meta.v1.ObjectMeta");
+    add_definition(&mut schemas, "meta.v1.ListMeta");
+    add_definition(&mut schemas, "meta.v1.DeleteOptions");
     if resources.iter().any(|(resource, place)| resource.versions[*place].scale.is_some()) {
-        schemas.insert(SCALE.to_owned(), scale_schema());
+        add_definition(&mut schemas, "autoscaling.v1.Scale");
+        if let Some(scale) = schemas.get_mut(SCALE) {
+            scale["x-kubernetes-group-version-kind"] =
+                json!([{"group": "autoscaling", "version": "v1", "kind": "Scale"}]);
+        }
     }
     schemas.insert(STATUS.to_owned(), json!({"type": "object"}));
     schemas.insert(PATCH.to_owned(), json!({"type": "object"}));
-    schemas.insert(LIST_META.to_owned(), list_meta_schema());
     let custom = resources.iter().any(|(resource, _)| resource.is_custom());
     let info = if custom {
         json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"})
@@ -114,62 +133,26 @@ fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-fn list_meta_schema() -> Value {
-    let text = json!({"type": "string"});
-    json!({
-        "type": "object",
-        "properties": {
-            "continue": text, "remainingItemCount": {"type": "integer", "format": "int64"},
-            "resourceVersion": text, "selfLink": text,
-        },
-    })
-}
-
-fn scale_schema() -> Value {
-    let (text, number) = (json!({"type": "string"}), json!({"type": "integer", "format": "int32"}));
-    json!({
-        "type": "object",
-        "properties": {
-            "apiVersion": text, "kind": text, "metadata": {"allOf": [reference(META)]},
-            "spec": {"type": "object", "properties": {"replicas": number}},
-            "status": {"type": "object", "required": ["replicas"], "properties": {"replicas": number, "selector": text}},
-        },
-        "x-kubernetes-group-version-kind": [{"group": "autoscaling", "version": "v1", "kind": "Scale"}],
-    })
-}
-
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// A schema of the built-in kinds and all it refers to, with references as OpenAPI writes them.
+/// A schema of the built-in kinds and all it refers to.
 fn add_definition(schemas: &mut Map<String, Value>, name: &str) {
-    let Some(definition) = definitions().get(name).filter(|_| !schemas.contains_key(name)) else { return };
-    let mut definition = definition.clone();
-    let mut referred = Vec::new();
-    rewrite_references(&mut definition, &mut referred);
-    schemas.insert(name.to_owned(), definition);
-    for name in referred {
-        add_definition(schemas, &name);
-    }
-}
-
-fn rewrite_references(schema: &mut Value, referred: &mut Vec<String>) {
-    match schema {
-        Value::Object(members) => {
-            if let Some(Value::String(name)) = members.get_mut("$ref") {
-                referred.push(name.clone());
-                *name = format!("#/components/schemas/{name}");
-            }
-            members.values_mut().for_each(|member| rewrite_references(member, referred));
+    let mut pending = vec![name.to_owned()];
+    while let Some(name) = pending.pop() {
+        if schemas.contains_key(&document_name_of(&name)) {
+            continue;
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| rewrite_references(item, referred)),
-        _ => {}
+        if let Some((long, schema)) = document(&name) {
+            schemas.insert(long, schema);
+            pending.extend(referred(&name).into_iter().map(str::to_owned));
+        }
     }
 }
 
 /// The name of a kind's schema; for custom resources the group's parts reversed, version, kind.
 fn schema_name(resource: &Resource, version: &Version) -> String {
-    if let Some(builtin) = resource.builtin {
-        return builtin.definition.to_owned();
+    if let Some(builtin) = version.builtin.filter(|_| !resource.is_custom()) {
+        return document_name_of(builtin.schema_name);
     }
     let group = version.gvk.group.split('.').rev().collect::<Vec<_>>().join(".");
     format!("{group}.{}.{}", version.gvk.version, version.gvk.kind)
@@ -202,8 +185,11 @@ fn tell_alternatives(schema: &mut Value) {
 fn add_schemas(schemas: &mut Map<String, Value>, resource: &Resource, version: &Version) {
     let text = json!({"type": "string"});
     let name = schema_name(resource, version);
-    let mut schema = if resource.builtin.is_some() {
-        add_definition(schemas, &name);
+    let mut schema = if let Some(builtin) = version.builtin {
+        add_definition(schemas, builtin.schema_name);
+        for part in &builtin.parts {
+            add_definition(schemas, part.schema_name);
+        }
         schemas.remove(&name).unwrap_or_default()
     } else {
         let mut schema = version.openapi.clone();

@@ -15,7 +15,7 @@ pub(crate) fn translated(headers: &mut HeaderMap, target: &Target, body: Bytes) 
     if target.resource.is_custom() {
         return Ok(body);
     }
-    let gvk = &target.version().gvk;
+    let gvk = target.gvk();
     json(headers, (&gvk.api_version(), &gvk.kind), body)
 }
 

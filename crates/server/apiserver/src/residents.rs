@@ -9,9 +9,12 @@ use serde_json::{Value, json};
 
 use crate::Server;
 use crate::body::Media;
+use crate::services::{FIRST_ADDRESS, SERVICES};
 use crate::target::{Query, Target};
 
 const ACCOUNT: &str = "default";
+/// How those inside of a cluster call this server.
+const SERVICE: &str = "kubernetes";
 const CERTIFICATE: &str = "kube-root-ca.crt";
 const ANNOTATION: &str = "kubernetes.io/description";
 const DESCRIPTION: &str = "Contains the certificate with which clients inside of this control plane can verify its API server; nothing else should be verified with it.";
@@ -22,6 +25,7 @@ static MAPS: LazyLock<GroupResource> = LazyLock::new(|| GroupResource::new("", "
 /// Whether this is one of them.
 pub(crate) fn is_one(key: &Key) -> bool {
     (key.resource == *ACCOUNTS && *key.object.name == *ACCOUNT)
+        || (key.resource == *SERVICES && *key.object.name == *SERVICE && *key.object.namespace == *"default")
         || (key.resource == *MAPS && *key.object.name == *CERTIFICATE)
 }
 
@@ -30,6 +34,9 @@ impl Server {
     pub(crate) async fn furnish(&self, namespace: &str) {
         let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}});
         self.put_there(&ACCOUNTS, namespace, ACCOUNT, &account).await;
+        if namespace == "default" {
+            self.put_there(&SERVICES, namespace, SERVICE, &own_service()).await;
+        }
         let Some(certificate) = self.root_certificate() else { return };
         let data = json!({"ca.crt": certificate});
         let map = json!({
@@ -58,6 +65,17 @@ impl Server {
             tracing::warn!(%key, %status, "cannot furnish a namespace");
         }
     }
+}
+
+fn own_service() -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service",
+        "metadata": {"name": SERVICE, "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {
+            "clusterIP": FIRST_ADDRESS.to_string(),
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
+        },
+    })
 }
 
 fn restore(stored: &mut Value, data: &Value) {

@@ -213,7 +213,7 @@ fn texts(list: &Value) -> Vec<String> {
 }
 
 /// A user as answers show it.
-fn described(user: &User) -> Value {
+pub(crate) fn described(user: &User) -> Value {
     let mut shown = json!({"username": user.name});
     if !user.uid.is_empty() {
         shown["uid"] = user.uid.clone().into();

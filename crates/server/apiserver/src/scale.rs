@@ -8,6 +8,16 @@ use crate::body::Media;
 use crate::incoming::Incoming;
 use crate::target::{FieldValidation, Target};
 
+/// The paths of the workloads of built-in kinds, whose selector is no text.
+pub(crate) fn of_workloads() -> Scale {
+    let path = |text: &str| JsonPath::parse(text).expect("a plain path");
+    Scale {
+        spec_replicas: path(".spec.replicas"),
+        status_replicas: path(".status.replicas"),
+        label_selector: Some(path(".spec.selector")),
+    }
+}
+
 /// The Scale of an object; one without replicas has none.
 pub(crate) fn of(target: &Target, object: &Value) -> Result<Value, Status> {
     let paths = paths(target)?;
@@ -35,8 +45,12 @@ fn document(paths: &Scale, object: &Value) -> Value {
     if number(&paths.spec_replicas) != 0 {
         scale["spec"]["replicas"] = number(&paths.spec_replicas).into();
     }
-    let selector = paths.label_selector.as_ref().and_then(|path| path.first(object)).and_then(Value::as_str);
-    if let Some(selector) = selector.filter(|selector| !selector.is_empty()) {
+    let selector = match paths.label_selector.as_ref().and_then(|path| path.first(object)) {
+        Some(Value::String(text)) => text.clone(),
+        Some(selector @ Value::Object(_)) => concert_schema::selector_text(selector),
+        _ => String::new(),
+    };
+    if !selector.is_empty() {
         scale["status"]["selector"] = selector.into();
     }
     scale
@@ -199,7 +213,10 @@ fn go_type(value: &Value) -> &'static str {
 
 /// What is wrong with the replicas of an object that can be scaled.
 pub(crate) fn check(target: &Target, object: &Value) -> FieldErrors {
-    let Some(paths) = &target.version().scale else { return Vec::new() };
+    // Built-in kinds have rules of their own for that.
+    let Some(paths) = target.version().scale.as_ref().filter(|_| target.resource.is_custom()) else {
+        return Vec::new();
+    };
     let mut errors = Vec::new();
     for path in [&paths.spec_replicas, &paths.status_replicas] {
         let number = match replicas(path, object) {

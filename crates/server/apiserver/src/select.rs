@@ -113,6 +113,32 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
     ("fieldPath", "involvedObject.fieldPath"),
 ];
 
+/// What objects of built-in kinds can be selected by, beside events.
+const SELECTABLE: [(&str, &[&str]); 10] = [
+    ("CertificateSigningRequest", &["spec.signerName"]),
+    ("Job", &["status.successful"]),
+    ("Namespace", &["status.phase"]),
+    ("Node", &["spec.unschedulable"]),
+    (
+        "Pod",
+        &[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.nominatedNodeName",
+        ],
+    ),
+    ("ReplicationController", &["status.replicas"]),
+    ("ResourceSlice", &["spec.nodeName", "spec.driver"]),
+    ("Secret", &["type"]),
+    ("Service", &["spec.clusterIP", "spec.type"]),
+    ("ClusterTrustBundle", &["spec.signerName"]),
+];
+
 /// Where a field is that the objects of this kind can be selected by.
 fn path_of(target: &Target, field: &str) -> Option<Place> {
     let at = |path: &str| Place::At(path.split('.').map(str::to_owned).collect());
@@ -121,9 +147,13 @@ fn path_of(target: &Target, field: &str) -> Option<Place> {
         let path = target.version().selectable.iter().find(|path| path.text().strip_prefix('.') == Some(field))?;
         return Some(Place::At(path.members()?.into_iter().map(str::to_owned).collect()));
     }
+    let fields = SELECTABLE.iter().find(|(kind, _)| *kind == resource.kind).map_or(&[][..], |(_, fields)| fields);
+    if fields.contains(&field) {
+        // A job that was successful says how often it succeeded.
+        return Some(at(if field == "status.successful" { "status.succeeded" } else { field }));
+    }
     let is_core = resource.id.group.is_empty();
     match (resource.kind.as_str(), field) {
-        ("Secret", "type") | ("Namespace", "status.phase") => Some(at(field)),
         ("Event", "reason" | "type") => Some(at(field)),
         ("Event", "reportingController") if !is_core => Some(at("reportingComponent")),
         ("Event", "reportingComponent") if is_core => Some(at(field)),
@@ -142,7 +172,8 @@ fn path_of(target: &Target, field: &str) -> Option<Place> {
 
 /// Kinds with selectable fields of their own refuse others in other words than those without.
 fn refused(target: &Target, field: &str) -> Status {
-    let own = target.resource.is_custom() || matches!(target.resource.kind.as_str(), "Event" | "Secret" | "Namespace");
+    let kind = target.resource.kind.as_str();
+    let own = target.resource.is_custom() || kind == "Event" || SELECTABLE.iter().any(|(known, _)| *known == kind);
     Status::bad_request(if own {
         format!("field label not supported: {field}")
     } else {

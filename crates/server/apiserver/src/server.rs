@@ -55,6 +55,8 @@ struct Inner {
     /// With what clients verify this server.
     certificate: OnceLock<Arc<str>>,
     hooks: Hooks,
+    /// Held by whoever gives services their addresses.
+    addresses: tokio::sync::Mutex<()>,
 }
 
 impl Inner {
@@ -68,6 +70,7 @@ impl Inner {
             background: Mutex::default(),
             housekeeping: Housekeeping::default(),
             certificate: OnceLock::new(),
+            addresses: tokio::sync::Mutex::default(),
             hooks,
         }
     }
@@ -240,6 +243,11 @@ impl Server {
 
     pub(crate) fn housekeeping(&self) -> &Housekeeping {
         &self.0.housekeeping
+    }
+
+    /// For one writer of services at a time: no two get the same address.
+    pub(crate) fn addresses(&self) -> &tokio::sync::Mutex<()> {
+        &self.0.addresses
     }
 
     pub(crate) fn root_certificate(&self) -> Option<&str> {

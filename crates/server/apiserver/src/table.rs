@@ -36,12 +36,12 @@ pub(crate) fn check_included(query: &Query) -> Result<(), Status> {
 
 /// The columns.
 pub(crate) fn definitions(target: &Target) -> Value {
-    target.version().columns.iter().map(Column::definition).collect()
+    target.version().columns().iter().map(Column::definition).collect()
 }
 
 /// The row of an object.
 pub(crate) fn row(target: &Target, include: &str, api_version: &str, object: &Value, now: Time) -> Value {
-    let cells: Vec<Value> = target.version().columns.iter().map(|column| column.cell(object, now)).collect();
+    let cells = target.version().cells(object, now);
     let object = match include {
         "None" => Value::Null,
         "Object" => object.clone(),

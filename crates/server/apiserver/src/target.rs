@@ -6,6 +6,7 @@ use std::sync::Arc;
 use concert_api::{
     Fault, FieldError, FieldSelector, Gvk, LabelSelector, ObjectKey, Status, is_printable, names, quoted,
 };
+use concert_schema::Builtin;
 use concert_store::Key;
 use http::Method;
 use serde_json::Value;
@@ -161,6 +162,37 @@ pub(crate) enum Part {
     Scale,
     /// `spec.finalizers` of a namespace.
     Finalize,
+    /// The containers that are added to a running pod.
+    EphemeralContainers,
+    /// What the containers of a pod may use.
+    Resize,
+    /// Whether a certificate is granted.
+    Approval,
+    /// Puts a pod on a node.
+    Binding,
+    /// Removes a pod, if that is allowed now.
+    Eviction,
+    /// What only a node could answer: logs, commands, forwarded requests.
+    Node,
+}
+
+impl Part {
+    /// The part that a built-in kind has under a name.
+    fn of(builtin: &Builtin, name: &str) -> Option<Self> {
+        builtin.part(name)?;
+        match name {
+            "status" => Some(Self::Status),
+            "scale" => Some(Self::Scale),
+            "finalize" => Some(Self::Finalize),
+            "ephemeralcontainers" => Some(Self::EphemeralContainers),
+            "resize" => Some(Self::Resize),
+            "approval" => Some(Self::Approval),
+            "binding" => Some(Self::Binding),
+            "eviction" => Some(Self::Eviction),
+            "attach" | "exec" | "log" | "portforward" | "proxy" => Some(Self::Node),
+            _ => None,
+        }
+    }
 }
 
 impl Target {
@@ -177,12 +209,12 @@ impl Target {
         } else {
             path.namespace.is_none()
         };
-        let part = match path.subresource {
-            None => Part::Whole,
-            Some("status") if resource.versions[version].status => Part::Status,
-            Some("scale") if resource.versions[version].scale.is_some() => Part::Scale,
-            Some("finalize") if resource.id == crate::kinds::namespaces() => Part::Finalize,
-            Some(_) => return None,
+        let part = match (path.subresource, resource.versions[version].builtin) {
+            (None, _) => Part::Whole,
+            (Some(name), Some(builtin)) => Part::of(builtin, name)?,
+            (Some("status"), None) if resource.versions[version].status => Part::Status,
+            (Some("scale"), None) if resource.versions[version].scale.is_some() => Part::Scale,
+            (Some(_), None) => return None,
         };
         scope_fits.then(|| Self {
             resource: Arc::clone(resource),
@@ -195,6 +227,18 @@ impl Target {
 
     pub(crate) fn version(&self) -> &Version {
         &self.resource.versions[self.version]
+    }
+
+    /// The kind that is sent there and answered from there.
+    pub(crate) fn gvk(&self) -> &Gvk {
+        let name = match self.part {
+            Part::Scale => "scale",
+            Part::Binding => "binding",
+            Part::Eviction => "eviction",
+            _ => return &self.version().gvk,
+        };
+        let part = self.version().builtin.and_then(|builtin| builtin.part(name));
+        part.map_or(&self.version().gvk, |part| &part.gvk)
     }
 
     /// The group that errors about an object name: events are those of the core group, whichever they are asked from.
@@ -287,6 +331,7 @@ pub(crate) struct Query {
     pub(crate) orphan_dependents: Option<bool>,
     /// `gracePeriodSeconds` was said.
     pub(crate) grace: bool,
+    pub(crate) grace_seconds: Option<i64>,
     /// `ignoreStoreReadErrorWithClusterBreakingPotential`.
     pub(crate) unreadable: bool,
 }
@@ -327,7 +372,7 @@ impl Query {
                     check_manager(&value).map_err(|error| invalid(method, error))?;
                 }
                 "gracePeriodSeconds" if method == Method::DELETE => {
-                    integer(&value)?;
+                    parsed.grace_seconds = Some(integer(&value)?);
                     parsed.grace = true;
                 }
                 "ignoreStoreReadErrorWithClusterBreakingPotential" => parsed.unreadable = is_true(&value),

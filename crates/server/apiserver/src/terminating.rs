@@ -23,7 +23,7 @@ impl Server {
         for (resource, object) in self.contents(namespace) {
             let id = &resource.id;
             let key = Key { resource: resource.stored_as.clone(), object };
-            let Some(entry) = snapshot.get(&key).filter(|_| resource.stored.is_none()) else { continue };
+            let Some(entry) = snapshot.get(&key).filter(|_| resource.storage().stored().is_none()) else { continue };
             *remains.resources.entry(format!("{}.{}", id.resource, id.group)).or_default() += 1;
             let finalizers = entry.beside.object.as_ref().map(concert_api::Object::finalizers).unwrap_or_default();
             for finalizer in finalizers {

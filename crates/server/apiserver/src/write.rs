@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use concert_api::{FieldErrors, Gvk, Status, Time, meta};
+use concert_schema::Counted;
 use concert_store::{Expect, Key, Op, Write, WriteError};
 use serde_json::Value;
 
@@ -17,11 +18,14 @@ use crate::beside::Stored;
 use crate::body::Media;
 use crate::change::{Change, check_revision, check_uid};
 use crate::encode;
+use crate::generation;
 use crate::incoming::{self, Incoming};
 use crate::kinds::{self, Resource};
 use crate::owners::{self, Stage};
+use crate::parts;
 use crate::rules;
 use crate::scale;
+use crate::services::SERVICES;
 use crate::target::{Part, Query, Target};
 
 /// Tries for a name that `generateName` made.
@@ -61,7 +65,9 @@ impl Server {
             let name = meta::text(&object, "name").to_owned();
             let review = Review::of(Operation::Create, target, &name, None, query.dry_run);
             warnings.extend(self.mutate(target, &review, &mut object).await?);
-            self.prepare_created(target, &mut object).map_err(|status| status.warning(&warnings))?;
+            // After the hooks: they may write services themselves.
+            let _addresses = self.hold_addresses(target).await;
+            self.prepare_created(target, query, &mut object).map_err(|status| status.warning(&warnings))?;
             warnings.extend(advice(target, &object, None));
             warnings.extend(self.consult(&review, &object).await?);
             let key = target.key(&name);
@@ -100,21 +106,29 @@ impl Server {
     }
 
     /// The strategy and the rules for a new object.
-    fn prepare_created(&self, target: &Target, object: &mut Value) -> Result<(), Status> {
+    fn prepare_created(&self, target: &Target, query: &Query, object: &mut Value) -> Result<(), Status> {
         let version = target.version();
-        if target.resource.is_custom() {
+        if target.resource.kind == "CertificateSigningRequest" && !target.resource.is_custom() {
+            parts::sign(object, query.caller.as_deref());
+        }
+        if version.builtin.is_none_or(|builtin| builtin.counted != Counted::Never) {
             meta::of(object).insert("generation".into(), 1.into());
         }
         if version.status
+            && !version.builtin.is_some_and(|builtin| builtin.keeps_status)
             && let Some(members) = object.as_object_mut()
         {
             members.remove("status");
         }
-        if let Some(builtin) = target.resource.builtin {
+        if let Some(builtin) = version.builtin {
             builtin.prepare(object, None);
         }
         let mut errors = rules::check(target, object);
-        match target.resource.builtin {
+        let mut found = FieldErrors::new();
+        if target.resource.id == *SERVICES {
+            found = self.allocate(object, None);
+        }
+        match version.builtin {
             Some(builtin) => errors.extend(builtin.check(object, None)),
             None => {
                 errors.extend(version.schema.validate(object));
@@ -123,9 +137,12 @@ impl Server {
             }
         }
         errors.extend(scale::check(target, object));
+        // What is wrong in itself is told before what others have.
+        if errors.is_empty() {
+            errors = found;
+        }
         refuse_invalid(target, object, &errors)?;
         if target.resource.id == kinds::definitions() {
-            meta::of(object).insert("generation".into(), 1.into());
             self.establish(object, None);
         }
         Ok(())
@@ -135,13 +152,16 @@ impl Server {
     pub(crate) async fn update(&self, target: &Target, query: &Query, change: &Change) -> Result<Written, Status> {
         let name = target.name.clone().unwrap_or_default();
         let key = target.named_key()?;
+        if self.store().snapshot().get(&key).is_none()
+            && let Some(sent) = change.created(target)?
+        {
+            return self.create_sent(target, query, sent).await;
+        }
+        let _addresses = self.hold_addresses(target).await;
         for _ in 0..WRITE_TRIES {
             let snapshot = self.store().snapshot();
             let Some(entry) = snapshot.get(&key) else {
-                return match change.created(target)? {
-                    Some(sent) => self.create_sent(target, query, sent).await,
-                    None => Err(Status::not_found(&target.resource.id, &name)),
-                };
+                return Err(Status::not_found(&target.resource.id, &name));
             };
             let old = encode::tree(&target.resource, target.version(), entry)?;
             let update = self.prepare_updated(target, query, change, entry, &old).await?;
@@ -196,29 +216,29 @@ impl Server {
         self.check_escalation(target, query, &sent, Some(old))?;
         check_uid(target, &sent, old, change)?;
         let conditional = check_revision(target, &sent, entry, change)?;
-        let mut object = merged(target, &sent, old);
+        let mut object = match target.part {
+            Part::EphemeralContainers | Part::Resize | Part::Approval => {
+                parts::merged(target.part, &sent, old, self.now())
+            }
+            _ => merged(target, &sent, old),
+        };
         rules::keep_from_old(&mut object, old);
         meta::set_text(&mut object, "resourceVersion", entry.revision.to_string());
-        if let Some(builtin) = target.resource.builtin {
+        if let Some(builtin) = target.version().builtin {
             builtin.prepare(&mut object, Some(old));
         }
         keep_namespace_finalizers(target, &mut object, old);
-        bump_generation(target, &mut object, old);
+        let mut found = FieldErrors::new();
+        if target.resource.id == *SERVICES && target.part == Part::Whole {
+            found = self.allocate(&mut object, Some(old));
+        }
+        generation::bump(target, &mut object, old);
         let mut errors = rules::check_update(target, &object, old, &sent);
         errors.extend(rules::check(target, &object));
-        match target.resource.builtin {
-            Some(builtin) => errors.extend(builtin.check(&object, Some(old))),
-            None => {
-                let schema = &target.version().schema;
-                errors.extend(if target.part == Part::Status {
-                    schema.validate_status(&object, old)
-                } else {
-                    schema.validate_update(&object, old)
-                });
-                warnings.extend(schema.check_rules(&object, Some(old), &mut errors));
-            }
+        warnings.extend(check_content(target, &object, old, &mut errors));
+        if errors.is_empty() {
+            errors = found;
         }
-        errors.extend(scale::check(target, &object));
         refuse_invalid(target, &object, &errors).map_err(|status| status.warning(&warnings))?;
         warnings.extend(advice(target, &object, Some(old)));
         if target.resource.id == kinds::definitions() && target.part != Part::Status {
@@ -226,6 +246,11 @@ impl Server {
         }
         warnings.extend(self.consult(&review, &object).await?);
         Ok(Update { object, warnings, conditional })
+    }
+
+    /// Nobody else gives services their addresses meanwhile.
+    async fn hold_addresses(&self, target: &Target) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        if target.resource.id == *SERVICES { Some(self.addresses().lock().await) } else { None }
     }
 
     /// New content needs a namespace (and a custom resource a definition) that is there and stays. Gives what must
@@ -282,6 +307,28 @@ impl Server {
     }
 }
 
+/// What is wrong with a changed object beyond its metadata; gives what is only warned of.
+fn check_content(target: &Target, object: &Value, old: &Value, errors: &mut FieldErrors) -> Vec<String> {
+    let version = target.version();
+    let warnings = match version.builtin {
+        Some(builtin) => {
+            errors.extend(builtin.check(object, Some(old)));
+            Vec::new()
+        }
+        None => {
+            errors.extend(if target.part == Part::Status {
+                version.schema.validate_status(object, old)
+            } else {
+                version.schema.validate_update(object, old)
+            });
+            version.schema.check_rules(object, Some(old), errors)
+        }
+    };
+    errors.extend(scale::check(target, object));
+    errors.extend(parts::check(target.part, object, old));
+    warnings
+}
+
 /// 409: the name, or every name that was tried, is taken by what may be on its way out.
 fn name_taken(target: &Target, name: &str, generated: bool, deleting: bool) -> Status {
     let mut status = Status::already_exists(&target.resource.id, name);
@@ -328,21 +375,6 @@ fn merged(target: &Target, sent: &Value, old: &Value) -> Value {
     object
 }
 
-/// Any change outside metadata counts; a status that is a subresource does not.
-fn bump_generation(target: &Target, object: &mut Value, old: &Value) {
-    let counted = target.resource.is_custom() || target.resource.id == kinds::definitions();
-    if !counted || target.part == Part::Status {
-        return;
-    }
-    let status_counts = !target.version().status;
-    let counts = |(name, _): &(&String, &Value)| *name != "metadata" && (status_counts || *name != "status");
-    let (new, before) = (object.as_object().into_iter().flatten(), old.as_object().into_iter().flatten());
-    if new.filter(counts).ne(before.filter(counts)) {
-        let generation = meta::generation(old) + 1;
-        meta::of(object).insert("generation".into(), generation.into());
-    }
-}
-
 /// Only `finalize` changes what holds a namespace.
 fn keep_namespace_finalizers(target: &Target, object: &mut Value, old: &Value) {
     if target.resource.id != kinds::namespaces() {
@@ -366,7 +398,8 @@ fn refuse_invalid(target: &Target, object: &Value, errors: &FieldErrors) -> Resu
 /// Nothing holds a deleting object any longer.
 pub(crate) fn is_released(resource: &Resource, object: &Value) -> bool {
     let spec_finalizers = object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
-    meta::finalizers(object).is_empty() && !(resource.id == kinds::namespaces() && spec_finalizers)
+    let lingers = object["metadata"]["deletionGracePeriodSeconds"].as_i64().is_some_and(|seconds| seconds > 0);
+    meta::finalizers(object).is_empty() && !lingers && !(resource.id == kinds::namespaces() && spec_finalizers)
 }
 
 /// A write that the store did not take.

@@ -1,24 +1,17 @@
 //! Config maps, and what they share with secrets.
 
-use concert_api::{Fault, FieldError, FieldErrors};
+use concert_api::{Fault, FieldError, FieldErrors, Time};
 use serde_json::Value;
 
-use super::{age_column, drop_empty, join_lines, size};
-use crate::Column;
+use super::{cells, size};
 
 /// All values together.
 const SIZE_MAX: usize = 1024 * 1024;
 const KEY_RULE: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
 
-pub(super) fn columns() -> Vec<Column> {
-    let data =
-        Column::computed("Data", "string", 0, |object, _| (size(object, "data") + size(object, "binaryData")).into());
-    vec![Column::name(), data, age_column()]
-}
-
-pub(super) fn prepare(object: &mut Value, _old: Option<&Value>) {
-    drop_empty(object, &["data", "binaryData"]);
-    join_lines(object, "binaryData");
+pub(super) fn cells(object: &Value, now: Time) -> Vec<Value> {
+    let data = size(object, "data") + size(object, "binaryData");
+    vec![cells::name(object), data.into(), cells::age(object, now)]
 }
 
 pub(super) fn check(object: &Value, old: Option<&Value>) -> FieldErrors {

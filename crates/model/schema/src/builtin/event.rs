@@ -3,7 +3,7 @@
 use concert_api::{Fault, FieldError, FieldErrors, Gvk, Time, names, quoted};
 use serde_json::{Value, json};
 
-use crate::Column;
+use super::cells;
 use crate::column::age_of;
 
 const NOTE_MAX: usize = 1024;
@@ -21,7 +21,7 @@ const NAMES: [(&str, &str); 7] = [
 ];
 
 /// Turns an event of either group into one of the group asked for (`""` or `events.k8s.io`).
-pub fn convert_event(object: &mut Value, to: &Gvk) {
+pub(super) fn convert(object: &mut Value, to: &Gvk) {
     let Some(members) = object.as_object_mut() else { return };
     let to_core = to.group.is_empty();
     for (core, other) in NAMES {
@@ -199,27 +199,20 @@ fn check_new_style(object: &Value, controller: &str, note: &str, errors: &mut Fi
     }
 }
 
-type Cell = fn(&Value, Time) -> Value;
-
 /// The same for both faces.
-pub(super) fn columns() -> Vec<Column> {
-    let rows: [(&str, i64, Cell); 9] = [
-        ("Last Seen", 0, last_seen),
-        ("Type", 0, |event, _| text(event, "type")),
-        ("Reason", 0, |event, _| text(event, "reason")),
-        ("Object", 0, |event, _| target(event)),
-        ("Subobject", 1, |event, _| about(event)["fieldPath"].as_str().unwrap_or_default().into()),
-        ("Source", 1, |event, _| source(event)),
-        ("Message", 0, |event, _| member(event, 1).as_str().unwrap_or_default().trim().into()),
-        ("First Seen", 1, first_seen),
-        ("Count", 1, |event, _| count(event)),
-    ];
-    let mut columns: Vec<Column> =
-        rows.into_iter().map(|(name, priority, cell)| Column::computed(name, "string", priority, cell)).collect();
-    let mut name = Column::name();
-    name.priority = 1;
-    columns.push(name);
-    columns
+pub(super) fn cells(event: &Value, now: Time) -> Vec<Value> {
+    vec![
+        last_seen(event, now),
+        text(event, "type"),
+        text(event, "reason"),
+        target(event),
+        about(event)["fieldPath"].as_str().unwrap_or_default().into(),
+        source(event),
+        member(event, 1).as_str().unwrap_or_default().trim().into(),
+        first_seen(event, now),
+        count(event),
+        cells::name(event),
+    ]
 }
 
 fn text(event: &Value, name: &str) -> Value {

@@ -1,14 +1,13 @@
 //! Leases.
 
-use concert_api::{FieldError, FieldErrors};
+use concert_api::{FieldError, FieldErrors, Time};
 use serde_json::{Value, json};
 
-use super::age_column;
-use crate::Column;
+use super::cells;
 
-pub(super) fn columns() -> Vec<Column> {
-    let holder = |object: &Value, _| object["spec"]["holderIdentity"].as_str().unwrap_or_default().into();
-    vec![Column::name(), Column::computed("Holder", "string", 0, holder), age_column()]
+pub(super) fn cells(object: &Value, now: Time) -> Vec<Value> {
+    let holder = object["spec"]["holderIdentity"].as_str().unwrap_or_default();
+    vec![cells::name(object), holder.into(), cells::age(object, now)]
 }
 
 /// What belongs to coordinated leader election, which is off, is dropped.

@@ -1,18 +1,16 @@
 //! Namespaces.
 
-use concert_api::{FieldError, FieldErrors, names};
+use concert_api::{FieldError, FieldErrors, Time, names};
 use serde_json::{Map, Value, json};
 
-use super::age_column;
-use crate::Column;
+use super::cells;
 
 /// What the server itself waits for before a namespace goes.
 const FINALIZER: &str = "kubernetes";
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 
-pub(super) fn columns() -> Vec<Column> {
-    let status = Column::computed("Status", "string", 0, |object, _| object["status"]["phase"].clone());
-    vec![Column::name(), status, age_column()]
+pub(super) fn cells(object: &Value, now: Time) -> Vec<Value> {
+    vec![cells::name(object), object["status"]["phase"].clone(), cells::age(object, now)]
 }
 
 pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {

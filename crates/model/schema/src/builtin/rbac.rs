@@ -1,31 +1,17 @@
 //! Roles and bindings.
 
-use concert_api::{Fault, FieldError, FieldErrors, names};
+use concert_api::{Fault, FieldError, FieldErrors, Time, names};
 use serde_json::{Value, json};
 
-use super::age_column;
-use crate::Column;
+use super::cells;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-pub(super) fn role_columns() -> Vec<Column> {
-    let created = |object: &Value, _| object["metadata"]["creationTimestamp"].clone();
-    vec![Column::name(), Column::computed("Created At", "date", 0, created)]
-}
-
-pub(super) fn binding_columns() -> Vec<Column> {
-    let role = |object: &Value, _| {
-        let part = |name: &str| object["roleRef"][name].as_str().unwrap_or_default();
-        format!("{}/{}", part("kind"), part("name")).into()
-    };
-    vec![
-        Column::name(),
-        Column::computed("Role", "string", 0, role),
-        age_column(),
-        Column::computed("Users", "string", 1, |object, _| subjects(object, "User")),
-        Column::computed("Groups", "string", 1, |object, _| subjects(object, "Group")),
-        Column::computed("ServiceAccounts", "string", 1, |object, _| subjects(object, "ServiceAccount")),
-    ]
+pub(super) fn binding_cells(object: &Value, now: Time) -> Vec<Value> {
+    let part = |name: &str| object["roleRef"][name].as_str().unwrap_or_default();
+    let role = format!("{}/{}", part("kind"), part("name"));
+    let of = |kind: &str| subjects(object, kind);
+    vec![cells::name(object), role.into(), cells::age(object, now), of("User"), of("Group"), of("ServiceAccount")]
 }
 
 fn subjects(object: &Value, kind: &str) -> Value {
@@ -38,45 +24,6 @@ fn subjects(object: &Value, kind: &str) -> Value {
         })
         .collect();
     names.join(", ").into()
-}
-
-/// No rules are written as `null`.
-pub(super) fn prepare_role(object: &mut Value, _old: Option<&Value>) {
-    if object.is_object() && object["rules"].as_array().is_none_or(Vec::is_empty) {
-        object["rules"] = Value::Null;
-    }
-}
-
-/// Users, groups and roles are of the group of roles unless it is said otherwise.
-pub(super) fn prepare_binding(object: &mut Value, _old: Option<&Value>) {
-    let is_empty = |value: &Value| value.as_str().is_none_or(str::is_empty);
-    if !object.is_object() {
-        return;
-    }
-    if !object["roleRef"].is_object() {
-        object["roleRef"] = json!({});
-    }
-    for field in ["kind", "name"] {
-        if is_empty(&object["roleRef"][field]) {
-            object["roleRef"][field] = "".into();
-        }
-    }
-    if is_empty(&object["roleRef"]["apiGroup"]) {
-        object["roleRef"]["apiGroup"] = GROUP.into();
-    }
-    for subject in object.get_mut("subjects").and_then(Value::as_array_mut).into_iter().flatten() {
-        if subject.is_object() && is_empty(&subject["apiGroup"]) {
-            match subject["kind"].as_str() {
-                Some("User" | "Group") => subject["apiGroup"] = GROUP.into(),
-                _ => drop(subject.as_object_mut().and_then(|members| members.remove("apiGroup"))),
-            }
-        }
-    }
-    if object["subjects"].as_array().is_none_or(Vec::is_empty)
-        && let Some(members) = object.as_object_mut()
-    {
-        members.remove("subjects");
-    }
 }
 
 pub(super) fn check_role(object: &Value, _old: Option<&Value>) -> FieldErrors {
@@ -142,7 +89,7 @@ fn check_rules(object: &Value, namespaced: bool, errors: &mut FieldErrors) {
 }
 
 /// What is wrong with a label selector as it stands in objects.
-fn check_selector(selector: &Value, field: &str, errors: &mut FieldErrors) {
+pub(super) fn check_selector(selector: &Value, field: &str, errors: &mut FieldErrors) {
     let labels = format!("{field}.matchLabels");
     let invalid = |field: &str, value: &str, faults: Vec<String>| {
         faults.into_iter().map(|fault| FieldError::invalid(field, value, fault)).collect::<FieldErrors>()

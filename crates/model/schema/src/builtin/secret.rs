@@ -2,27 +2,21 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use concert_api::{Fault, FieldError, FieldErrors};
+use concert_api::{Fault, FieldError, FieldErrors, Time};
 use serde_json::{Value, json};
 
 use super::config_map::{check_immutable, check_key, decoded_length};
-use super::{age_column, drop_empty, join_lines, size};
-use crate::Column;
+use super::{cells, size};
 
 /// All values together.
 const SIZE_MAX: usize = 1024 * 1024;
 const REDACTED: &str = "<secret contents redacted>";
 
-pub(super) fn columns() -> Vec<Column> {
-    vec![
-        Column::name(),
-        Column::computed("Type", "string", 0, |object, _| object["type"].clone()),
-        Column::computed("Data", "string", 0, |object, _| size(object, "data").into()),
-        age_column(),
-    ]
+pub(super) fn cells(object: &Value, now: Time) -> Vec<Value> {
+    vec![cells::name(object), object["type"].clone(), size(object, "data").into(), cells::age(object, now)]
 }
 
-/// `stringData` is written into `data`; the type defaults to `Opaque`.
+/// `stringData` is written into `data`.
 pub(super) fn prepare(object: &mut Value, _old: Option<&Value>) {
     let Some(members) = object.as_object_mut() else { return };
     if let Some(Value::Object(texts)) = members.remove("stringData") {
@@ -34,11 +28,6 @@ pub(super) fn prepare(object: &mut Value, _old: Option<&Value>) {
             data[key] = STANDARD.encode(text.as_str().unwrap_or_default()).into();
         }
     }
-    if members.get("type").and_then(Value::as_str).is_none_or(str::is_empty) {
-        members.insert("type".to_owned(), "Opaque".into());
-    }
-    drop_empty(object, &["data"]);
-    join_lines(object, "data");
 }
 
 pub(super) fn check(object: &Value, old: Option<&Value>) -> FieldErrors {

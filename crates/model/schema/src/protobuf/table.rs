@@ -1,20 +1,16 @@
-//! Which number a field has on the wire, and what it is in JSON.
+//! Which number a field has on the wire, and what it is in JSON: the data of the built-in kinds, seen from here.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
-/// The table, read once.
-pub(super) static TABLE: LazyLock<Table> =
-    LazyLock::new(|| Table::read(include_str!("../protobuf.txt")).expect("protobuf.txt is checked by a test"));
+use crate::builtin::builtins;
+use crate::builtin::data::{self, Presence, Special, Type};
 
-/// Messages by their place.
-#[derive(Debug)]
-pub(super) struct Table {
-    pub(super) messages: Vec<Message>,
-    kinds: HashMap<(&'static str, &'static str), usize>,
-}
+/// The messages by the name of their struct, each read when it is first needed.
+static MESSAGES: LazyLock<HashMap<&'static str, OnceLock<Message>>> =
+    LazyLock::new(|| data::names().map(|name| (name, OnceLock::new())).collect());
 
-/// A message: its name in errors, and its fields in the order of their numbers.
+/// A message: its name in errors, and its fields.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) name: &'static str,
@@ -22,9 +18,10 @@ pub(super) struct Message {
 }
 
 /// A field of a message.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Field {
     pub(super) number: u64,
+    /// In JSON; empty for a message whose fields are those of the message around it.
     pub(super) name: &'static str,
     pub(super) shape: Shape,
     pub(super) sort: Sort,
@@ -48,66 +45,83 @@ pub(super) enum Sort {
     /// Base64 in JSON.
     Bytes,
     Bool,
-    Integer,
+    Int32,
+    Int64,
     Double,
-    /// Whole seconds.
-    Time,
-    /// With microseconds.
-    MicroTime,
-    /// JSON inside.
-    Fields,
+    Special(Special),
     /// A list of texts in a message of its own.
-    List,
-    /// The message at this place.
-    Message(usize),
+    Listed,
+    /// The message of this struct.
+    Message(&'static str),
 }
 
-impl Table {
-    fn read(text: &'static str) -> Option<Self> {
-        let (kinds, lines): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| line.starts_with("= "));
-        let names: Vec<&str> = lines.iter().map(|line| line.split(' ').next().unwrap_or_default()).collect();
-        let place = |name: &str| names.iter().position(|one| *one == name);
-        let messages = lines.iter().map(|line| {
-            let mut parts = line.split(' ');
-            let name = parts.next()?.rsplit('.').next()?;
-            let fields: Option<Vec<Field>> = parts.map(|part| Field::read(part, &place)).collect();
-            Some(Message { name, fields: fields? })
-        });
-        let kinds = kinds.iter().map(|line| match line.split(' ').collect::<Vec<_>>()[..] {
-            [_, version, kind, message] => Some(((version, kind), place(message)?)),
-            _ => None,
-        });
-        Some(Self { messages: messages.collect::<Option<_>>()?, kinds: kinds.collect::<Option<_>>()? })
+/// The message of a kind; options are of every group.
+pub(super) fn kind(api_version: &str, kind: &str) -> Option<&'static Message> {
+    if kind == "DeleteOptions" {
+        return message("meta.v1.DeleteOptions");
     }
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let fits = |gvk: &concert_api::Gvk| gvk.group == group && gvk.version == version && gvk.kind == kind;
+    let resource = builtins().iter().find(|builtin| fits(&builtin.gvk)).map(|builtin| builtin.schema_name);
+    let part = || {
+        let mut parts = builtins().iter().flat_map(|builtin| &builtin.parts);
+        parts.find(|part| fits(&part.gvk)).map(|part| part.schema_name)
+    };
+    message(resource.or_else(part)?)
+}
 
-    /// The message of a kind; options are of every group.
-    pub(super) fn kind(&self, version: &str, kind: &str) -> Option<&Message> {
-        let found = self.kinds.get(&(version, kind)).or_else(|| self.kinds.get(&("*", kind)));
-        found.map(|place| &self.messages[*place])
+/// The message of a struct.
+pub(super) fn message(name: &str) -> Option<&'static Message> {
+    let (name, place) = MESSAGES.get_key_value(name)?;
+    Some(place.get_or_init(|| Message::read(name)))
+}
+
+impl Message {
+    fn read(name: &'static str) -> Self {
+        let fields = data::fields(name).into_iter().flatten().filter(|field| field.number > 0);
+        Self {
+            name: name.rsplit('.').next().unwrap_or(name),
+            fields: fields.map(|field| Field::read(&field)).collect(),
+        }
     }
 }
 
 impl Field {
-    fn read(part: &'static str, place: &impl Fn(&str) -> Option<usize>) -> Option<Self> {
-        let [number, name, kind] = part.split(':').collect::<Vec<_>>()[..] else { return None };
-        let (keeps_zero, kind) = kind.strip_prefix('?').map_or((false, kind), |kind| (true, kind));
-        let (shape, kind) = match (kind.strip_prefix("[]"), kind.strip_prefix("{}")) {
-            (Some(kind), _) => (Shape::Many, kind),
-            (None, Some(kind)) => (Shape::Map, kind),
-            (None, None) => (Shape::One, kind),
+    fn read(field: &data::Field) -> Self {
+        let (shape, kind) = match field.kind {
+            Type::List(inner) => (Shape::Many, Type::read(inner)),
+            Type::Map(inner) => (Shape::Map, Type::read(inner)),
+            one => (Shape::One, one),
         };
-        let sort = match kind {
-            "s" => Sort::Text,
-            "y" => Sort::Bytes,
-            "b" => Sort::Bool,
-            "i" => Sort::Integer,
-            "d" => Sort::Double,
-            "t" => Sort::Time,
-            "u" => Sort::MicroTime,
-            "f" => Sort::Fields,
-            "list" => Sort::List,
-            message => Sort::Message(place(message)?),
+        let sort = Sort::of(kind);
+        let scalar = matches!(sort, Sort::Bool | Sort::Int32 | Sort::Int64);
+        let keeps_zero = match field.presence {
+            Presence::Pointer | Presence::Null => true,
+            Presence::Zero => scalar,
+            Presence::Omitted => false,
         };
-        Some(Self { number: number.parse().ok()?, name, shape, sort, keeps_zero })
+        Self { number: u64::from(field.number), name: field.name, shape, sort, keeps_zero }
+    }
+
+    /// A value of a list or a map, which is there whatever it is.
+    pub(super) fn nested(name: &'static str, sort: Sort) -> Self {
+        Self { number: 0, name, shape: Shape::One, sort, keeps_zero: true }
+    }
+}
+
+impl Sort {
+    fn of(kind: Type) -> Self {
+        match kind {
+            Type::Text(_) => Self::Text,
+            Type::Bool(_) => Self::Bool,
+            Type::Int32(_) => Self::Int32,
+            Type::Int64(_) => Self::Int64,
+            Type::Double => Self::Double,
+            Type::Bytes => Self::Bytes,
+            Type::Special(special) => Self::Special(special),
+            // There are no lists or maps in lists and maps, but for lists of texts.
+            Type::Listed(_) | Type::List(_) | Type::Map(_) => Self::Listed,
+            Type::Struct(name) => Self::Message(name),
+        }
     }
 }

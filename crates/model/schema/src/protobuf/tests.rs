@@ -1,3 +1,5 @@
+mod samples;
+
 use super::*;
 use proptest::prelude::*;
 use serde_json::json;
@@ -79,7 +81,7 @@ fn kinds_are_read_as_their_json() {
         assert_eq!(to_json(&enveloped(version, kind, &raw), MAP), Ok(expected), "{kind}");
     }
     assert_eq!(to_json(&enveloped("", "", b""), MAP), Ok(json!({"apiVersion": "v1", "kind": "ConfigMap"})));
-    assert_eq!(to_json(&enveloped("v1", "Pod", b""), MAP), Err(ProtobufError::Unknown("v1".into(), "Pod".into())));
+    assert_eq!(to_json(&enveloped("v1", "Pot", b""), MAP), Err(ProtobufError::Unknown("v1".into(), "Pot".into())));
 }
 
 /// Every message was seen on the real server.
@@ -128,20 +130,22 @@ fn damaged_objects_are_refused_in_the_real_words() {
     assert!(to_json(&enveloped("v1", "ConfigMap", &skipped), MAP).is_ok());
 }
 
-/// A message that had itself could be nested as deep as a peer likes.
+/// A schema has schemas: how deep is limited.
 #[test]
-fn no_message_of_the_table_has_itself() {
-    fn depth(place: usize, above: &mut Vec<usize>) {
-        assert!(!above.contains(&place), "{} has itself", table::TABLE.messages[place].name);
-        above.push(place);
-        for field in &table::TABLE.messages[place].fields {
-            if let table::Sort::Message(inner) = field.sort {
-                depth(inner, above);
-            }
+fn schemas_inside_schemas_end_somewhere() {
+    let nested = |depth: usize| {
+        let mut schema = field(5, b"object");
+        for _ in 0..depth {
+            schema = [field(5, b"object"), field(28, &schema)].concat();
         }
-        above.pop();
-    }
-    (0..table::TABLE.messages.len()).for_each(|place| depth(place, &mut Vec::new()));
+        let version = [field(1, b"v1"), field(4, &field(1, &schema))].concat();
+        let definition = field(2, &[field(1, b"g"), field(7, &version)].concat());
+        to_json(&enveloped("apiextensions.k8s.io/v1", "CustomResourceDefinition", &definition), MAP)
+    };
+    let read = nested(2).unwrap();
+    let schema = &read["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    assert_eq!(schema["not"]["not"], json!({"type": "object"}), "{read}");
+    assert!(matches!(nested(200), Err(ProtobufError::Object(_, _, WireError::TooDeep))));
 }
 
 proptest! {

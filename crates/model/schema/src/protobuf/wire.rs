@@ -4,14 +4,14 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use concert_api::Time;
 use serde_json::{Map, Value};
 
-use super::table::{Field, Message, Shape, Sort, Table};
+use super::special;
+use super::table::{self, Field, Message, Shape, Sort};
 
-const VARINT: u8 = 0;
+pub(super) const VARINT: u8 = 0;
 const FIXED64: u8 = 1;
-const BYTES: u8 = 2;
+pub(super) const BYTES: u8 = 2;
 const START_GROUP: u8 = 3;
 const END_GROUP: u8 = 4;
 const FIXED32: u8 = 5;
@@ -35,6 +35,24 @@ pub enum WireError {
     EndGroup(&'static str),
     /// A group ends too often.
     UnexpectedEnd,
+    /// Messages are inside each other too often. The real server has no such limit; a schema inside a schema is the only
+    /// message that has itself.
+    TooDeep,
+}
+
+/// How deep messages may be inside each other: as deep as JSON may be.
+const DEPTH_MAX: u8 = 127;
+
+/// How deep a message is inside others.
+#[derive(Clone, Copy)]
+pub(super) struct Depth(u8);
+
+impl Depth {
+    pub(super) const TOP: Self = Self(0);
+
+    pub(super) fn deeper(self) -> Result<Self, WireError> {
+        if self.0 < DEPTH_MAX { Ok(Self(self.0 + 1)) } else { Err(WireError::TooDeep) }
+    }
 }
 
 impl fmt::Display for WireError {
@@ -48,6 +66,7 @@ impl fmt::Display for WireError {
             Self::IllegalTag(message, found) => write!(f, "proto: {message}: illegal tag 0 (wire type {found})"),
             Self::EndGroup(message) => write!(f, "proto: {message}: wiretype end group for non-group"),
             Self::UnexpectedEnd => f.write_str("proto: unexpected end of group"),
+            Self::TooDeep => f.write_str("proto: exceeded max nesting depth"),
         }
     }
 }
@@ -85,8 +104,8 @@ pub(super) fn envelope(bytes: &[u8]) -> Result<Envelope<'_>, WireError> {
     Ok(found)
 }
 
-/// Reads a message. It goes only as deep as messages of the table have each other, and none has itself.
-pub(super) fn message(table: &Table, message: &Message, bytes: &[u8]) -> Result<Map<String, Value>, WireError> {
+/// Reads a message.
+pub(super) fn message(message: &Message, bytes: &[u8], depth: Depth) -> Result<Map<String, Value>, WireError> {
     let mut found = Map::new();
     let mut reader = Reader(bytes);
     while let Some((number, wire)) = reader.tag(message.name)? {
@@ -96,19 +115,23 @@ pub(super) fn message(table: &Table, message: &Message, bytes: &[u8]) -> Result<
         };
         match field.shape {
             Shape::One => {
-                let value = value(table, field, wire, &mut reader)?;
-                if field.keeps_zero || !is_zero(&value, field.sort) {
-                    found.insert(field.name.to_owned(), value);
+                let value = value(field, wire, &mut reader, depth)?;
+                match value {
+                    Value::Object(members) if field.name.is_empty() => found.extend(members),
+                    value if field.keeps_zero || !is_zero(&value, field.sort) => {
+                        found.insert(field.name.to_owned(), value);
+                    }
+                    _ => {}
                 }
             }
             Shape::Many => {
-                let value = value(table, field, wire, &mut reader)?;
+                let value = value(field, wire, &mut reader, depth)?;
                 let list = found.entry(field.name).or_insert_with(|| Value::Array(Vec::new()));
                 list.as_array_mut().into_iter().for_each(|list| list.push(value.clone()));
             }
             Shape::Map => {
                 check(wire, BYTES, field)?;
-                let (key, value) = entry(table, field, reader.bytes()?)?;
+                let (key, value) = entry(field, reader.bytes()?, depth)?;
                 let map = found.entry(field.name).or_insert_with(|| Value::Object(Map::new()));
                 map[key] = value;
             }
@@ -118,7 +141,7 @@ pub(super) fn message(table: &Table, message: &Message, bytes: &[u8]) -> Result<
 }
 
 /// An entry of a map: a message of a key and a value.
-fn entry(table: &Table, field: &Field, bytes: &[u8]) -> Result<(String, Value), WireError> {
+fn entry(field: &Field, bytes: &[u8], depth: Depth) -> Result<(String, Value), WireError> {
     let mut reader = Reader(bytes);
     let (mut key, mut found) = (String::new(), None);
     while let Some((number, wire)) = reader.tag(field.name)? {
@@ -127,41 +150,56 @@ fn entry(table: &Table, field: &Field, bytes: &[u8]) -> Result<(String, Value), 
                 check(wire, BYTES, field)?;
                 key = text(reader.bytes()?);
             }
-            2 => found = Some(value(table, field, wire, &mut reader)?),
+            2 => found = Some(value(field, wire, &mut reader, depth)?),
             _ => reader.skip(wire)?,
         }
     }
-    let empty = if field.sort == Sort::List { Value::Array(Vec::new()) } else { "".into() };
-    Ok((key, found.unwrap_or(empty)))
+    let value = match found {
+        Some(value) => value,
+        None => nothing(field.sort, depth)?,
+    };
+    Ok((key, value))
 }
 
-fn value(table: &Table, field: &Field, wire: u8, reader: &mut Reader<'_>) -> Result<Value, WireError> {
-    match field.sort {
-        Sort::Bool | Sort::Integer => {
-            check(wire, VARINT, field)?;
-            let number = reader.varint()?;
-            Ok(if field.sort == Sort::Bool { Value::Bool(number != 0) } else { number.cast_signed().into() })
-        }
+/// A value that was not sent.
+fn nothing(sort: Sort, depth: Depth) -> Result<Value, WireError> {
+    Ok(match sort {
+        Sort::Text | Sort::Bytes => "".into(),
+        Sort::Bool => false.into(),
+        Sort::Int32 | Sort::Int64 | Sort::Double => 0.into(),
+        Sort::Special(special) => special::read(special, b"", depth)?,
+        Sort::Listed => Value::Array(Vec::new()),
+        Sort::Message(_) => Map::new().into(),
+    })
+}
+
+pub(super) fn value(field: &Field, wire: u8, reader: &mut Reader<'_>, depth: Depth) -> Result<Value, WireError> {
+    let expected = match field.sort {
+        Sort::Bool | Sort::Int32 | Sort::Int64 => VARINT,
+        Sort::Double => FIXED64,
+        Sort::Text | Sort::Bytes | Sort::Special(_) | Sort::Listed | Sort::Message(_) => BYTES,
+    };
+    check(wire, expected, field)?;
+    Ok(match field.sort {
+        Sort::Bool => Value::Bool(reader.varint()? != 0),
+        Sort::Int32 => reader.int32()?.into(),
+        Sort::Int64 => reader.varint()?.cast_signed().into(),
         Sort::Double => {
-            check(wire, FIXED64, field)?;
             let bytes: [u8; 8] = reader.take(8)?.try_into().map_err(|_| WireError::End)?;
-            Ok(f64::from_le_bytes(bytes).into())
+            f64::from_le_bytes(bytes).into()
         }
-        Sort::Text | Sort::Bytes | Sort::Time | Sort::MicroTime | Sort::Fields | Sort::List | Sort::Message(_) => {
-            check(wire, BYTES, field)?;
+        Sort::Text => text(reader.bytes()?).into(),
+        Sort::Bytes => STANDARD.encode(reader.bytes()?).into(),
+        Sort::Special(special) => special::read(special, reader.bytes()?, depth)?,
+        Sort::Listed => list(reader.bytes()?)?,
+        Sort::Message(name) => {
             let bytes = reader.bytes()?;
-            match field.sort {
-                Sort::Text => Ok(text(bytes).into()),
-                Sort::Bytes => Ok(STANDARD.encode(bytes).into()),
-                Sort::Time => time(bytes, false),
-                Sort::MicroTime => time(bytes, true),
-                Sort::Fields => Ok(fields(bytes)?),
-                Sort::List => list(bytes),
-                Sort::Message(place) => Ok(message(table, &table.messages[place], bytes)?.into()),
-                Sort::Bool | Sort::Integer | Sort::Double => Ok(Value::Null),
+            match table::message(name) {
+                Some(inner) => message(inner, bytes, depth.deeper()?)?.into(),
+                None => Value::Null,
             }
         }
-    }
+    })
 }
 
 /// Whether Go would leave the value out.
@@ -188,42 +226,6 @@ fn check(found: u8, expected: u8, field: &Field) -> Result<(), WireError> {
     Err(WireError::WrongType(found, name))
 }
 
-/// Seconds and nanoseconds; nothing at all is no time.
-fn time(bytes: &[u8], micro: bool) -> Result<Value, WireError> {
-    let mut reader = Reader(bytes);
-    let (mut seconds, mut nanos) = (0, 0);
-    while let Some((number, wire)) = reader.tag("Timestamp")? {
-        match (number, wire) {
-            (1, VARINT) => seconds = reader.varint()?.cast_signed(),
-            (2, VARINT) => nanos = reader.varint()?.cast_signed(),
-            _ => reader.skip(wire)?,
-        }
-    }
-    // The years 1 to 9999 are those that can be written.
-    if bytes.is_empty() || !(-62_135_596_800..=253_402_300_799).contains(&seconds) {
-        return Ok(Value::Null);
-    }
-    let whole = Time::from_unix_seconds(seconds).to_string();
-    if !micro {
-        return Ok(whole.into());
-    }
-    let micros = nanos.clamp(0, 999_999_999) / 1000;
-    Ok(format!("{}.{micros:06}Z", whole.trim_end_matches('Z')).into())
-}
-
-/// `FieldsV1`: JSON in bytes.
-fn fields(bytes: &[u8]) -> Result<Value, WireError> {
-    let mut reader = Reader(bytes);
-    let mut found = Value::Null;
-    while let Some((number, wire)) = reader.tag("FieldsV1")? {
-        match (number, wire) {
-            (1, BYTES) => found = serde_json::from_slice(reader.bytes()?).unwrap_or_default(),
-            _ => reader.skip(wire)?,
-        }
-    }
-    Ok(found)
-}
-
 fn list(bytes: &[u8]) -> Result<Value, WireError> {
     let mut reader = Reader(bytes);
     let mut found = Vec::new();
@@ -237,15 +239,15 @@ fn list(bytes: &[u8]) -> Result<Value, WireError> {
 }
 
 /// What is no text becomes text, as Go writes it.
-fn text(bytes: &[u8]) -> String {
+pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-struct Reader<'a>(&'a [u8]);
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
     /// The next field's number and the sort of its value; `None` at the end.
-    fn tag(&mut self, message: &'static str) -> Result<Option<(u64, u8)>, WireError> {
+    pub(super) fn tag(&mut self, message: &'static str) -> Result<Option<(u64, u8)>, WireError> {
         if self.0.is_empty() {
             return Ok(None);
         }
@@ -258,7 +260,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn varint(&mut self) -> Result<u64, WireError> {
+    pub(super) fn varint(&mut self) -> Result<u64, WireError> {
         let mut number: u64 = 0;
         for shift in (0..64).step_by(7) {
             let (&byte, rest) = self.0.split_first().ok_or(WireError::End)?;
@@ -271,20 +273,26 @@ impl<'a> Reader<'a> {
         Err(WireError::Overflow)
     }
 
+    /// A number of 32 bits: more are cut off.
+    pub(super) fn int32(&mut self) -> Result<i32, WireError> {
+        #[expect(clippy::cast_possible_truncation, reason = "Go cuts it off, too")]
+        self.varint().map(|number| number as i32)
+    }
+
     fn take(&mut self, length: usize) -> Result<&'a [u8], WireError> {
         let (taken, rest) = self.0.split_at_checked(length).ok_or(WireError::End)?;
         self.0 = rest;
         Ok(taken)
     }
 
-    fn bytes(&mut self) -> Result<&'a [u8], WireError> {
+    pub(super) fn bytes(&mut self) -> Result<&'a [u8], WireError> {
         let length = self.varint()?.cast_signed();
         let length = usize::try_from(length).map_err(|_| WireError::NegativeLength)?;
         self.take(length)
     }
 
     /// Leaves out a value. Groups are counted, not entered.
-    fn skip(&mut self, wire: u8) -> Result<(), WireError> {
+    pub(super) fn skip(&mut self, wire: u8) -> Result<(), WireError> {
         let mut wire = wire;
         let mut depth = 0usize;
         loop {

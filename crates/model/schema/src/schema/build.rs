@@ -1,46 +1,61 @@
 //! From a schema as written to a compiled one.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{LazyLock, OnceLock};
 
 use concert_cel::Pattern;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::format::Format;
 use super::number::Bounds;
+use super::settle::Structure;
 use super::{Additional, Kind, ListType, Node, Schema, Sizes};
+use crate::builtin::{self, data, render, render::View};
 
-/// Named schemas that others may refer to.
+/// Where named schemas are found that others refer to; those of custom resources refer to none.
 #[derive(Default)]
 pub(crate) struct Definitions {
-    named: BTreeMap<String, Schema>,
+    find: Option<fn(&str) -> Option<Schema>>,
 }
 
 impl Definitions {
-    /// Compiles all definitions; they may refer to each other in circles.
-    pub(crate) fn build(sources: &Value) -> Self {
-        let members = sources.as_object().into_iter().flatten();
-        let empty = |(name, _): (&String, &Value)| (name.clone(), Schema { node: Arc::new(OnceLock::new()) });
-        let definitions = Self { named: members.clone().map(empty).collect() };
-        for (name, source) in members {
-            if let Some(schema) = definitions.named.get(name) {
-                // Set once: each name occurs once.
-                let _ = schema.node.set(node(source, &definitions));
-            }
-        }
-        definitions
+    fn get(&self, name: &str) -> Option<Schema> {
+        self.find.and_then(|find| find(name))
     }
+}
 
-    pub(crate) fn get(&self, name: &str) -> Option<&Schema> {
-        self.named.get(name)
-    }
+/// Compiles a definition of the built-in kinds.
+pub(super) fn definition(name: &'static str) -> Node {
+    let definitions = Definitions { find: Some(builtin::definition) };
+    let source = render::definition(name, View::Schema).unwrap_or_default();
+    let structure = data::known(name).map(|name| Box::new(Structure::of(name)));
+    Node { structure, ..node(&source, &definitions) }
 }
 
 pub(super) fn schema(source: &Value, definitions: &Definitions) -> Schema {
     if let Some(named) = source["$ref"].as_str().and_then(|name| definitions.get(name)) {
-        return named.clone();
+        return named.at(source);
+    }
+    if definitions.find.is_some()
+        && let Some(leaf) = leaf(source)
+    {
+        return leaf;
     }
     Schema::from_node(node(source, definitions))
+}
+
+/// Most fields of built-in kinds are plain texts, truths and numbers: one node stands for all of a sort.
+fn leaf(source: &Value) -> Option<Schema> {
+    static LEAVES: LazyLock<Vec<(Value, Schema)>> = LazyLock::new(|| {
+        let sorts = [
+            json!({"type": "string"}),
+            json!({"type": "boolean"}),
+            json!({"type": "integer", "format": "int32"}),
+            json!({"type": "integer", "format": "int64"}),
+        ];
+        sorts.map(|sort| (sort.clone(), Schema::from_node(node(&sort, &Definitions::default())))).to_vec()
+    });
+    LEAVES.iter().find(|(sort, _)| sort == source).map(|(_, schema)| schema.clone())
 }
 
 fn node(source: &Value, definitions: &Definitions) -> Node {
@@ -92,6 +107,7 @@ fn node(source: &Value, definitions: &Definitions) -> Node {
         ruled: OnceLock::new(),
         patch_strategy: text("x-kubernetes-patch-strategy"),
         patch_merge_key: text("x-kubernetes-patch-merge-key"),
+        structure: None,
     }
 }
 

@@ -4,6 +4,7 @@ use concert_api::{FieldError, FieldErrors, Time, names};
 use serde_json::Value;
 
 use super::{Additional, Kind, Node, Schema, member_path};
+use crate::builtin::quantity;
 use crate::meta;
 
 const DNS_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
@@ -140,7 +141,8 @@ impl Place<'_> {
     fn fault(&self, schema: &Schema, value: &Value) -> Option<String> {
         let node = schema.node();
         match (value, node.kind) {
-            (Value::Null, _) | (_, None) => None,
+            (Value::Null, _) => None,
+            (_, None) => self.special_fault(node, value),
             (Value::Object(members), Some(Kind::Object)) => {
                 let structure = node.go_type.rsplit('.').next().filter(|name| !name.is_empty());
                 let structure = if self.path.is_empty() { self.structure } else { structure.unwrap_or(self.structure) };
@@ -158,6 +160,25 @@ impl Place<'_> {
             (Value::Number(_), Some(Kind::Integer)) if fits(node, value) => None,
             (Value::Number(number), Some(Kind::Integer)) => Some(self.wrong(&format!("number {number}"), node)),
             (other, Some(_)) => Some(self.wrong(found(other), node)),
+        }
+    }
+
+    /// Amounts, and what may be a number or a text.
+    fn special_fault(&self, node: &Node, value: &Value) -> Option<String> {
+        match (node.go_type.as_str(), value) {
+            // What is neither text nor number is read as if it were an amount written so.
+            ("resource.Quantity", Value::String(_) | Value::Number(_)) => quantity::fault(value),
+            ("resource.Quantity", other) => quantity::fault(&other.to_string().into()),
+            ("intstr.IntOrString", Value::String(_)) => None,
+            ("intstr.IntOrString", Value::Number(number)) => {
+                let fits = number.as_i64().is_some_and(|number| i32::try_from(number).is_ok());
+                let wrong = || format!("json: cannot unmarshal number {number} into Go value of type int32");
+                (!fits).then(wrong)
+            }
+            ("intstr.IntOrString", other) => {
+                Some(format!("json: cannot unmarshal {} into Go value of type int32", found(other)))
+            }
+            _ => None,
         }
     }
 

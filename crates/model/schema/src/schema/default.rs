@@ -6,7 +6,7 @@ use super::Schema;
 
 /// Bytes of JSON that all defaults of one object may have together: as much as a request. A list of empty objects, each
 /// with a hundred defaults, is a small body and a huge object.
-const DEFAULTS_MAX: usize = 3 * 1024 * 1024;
+pub(super) const DEFAULTS_MAX: usize = 3 * 1024 * 1024;
 
 /// Sets what is absent, or null though it may not be, and goes on into what is there; whether there was room for all.
 pub(super) fn apply(schema: &Schema, value: &mut Value) -> bool {

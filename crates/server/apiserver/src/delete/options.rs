@@ -50,6 +50,8 @@ pub(crate) struct DeleteOptions {
     pub(crate) resource_version: Option<String>,
     pub(crate) dry_run: bool,
     pub(crate) policy: Option<Policy>,
+    /// How long a pod has to end; `None`: as long as it says.
+    pub(crate) grace: Option<i64>,
     /// Whether it is meant for what cannot be read, whatever that breaks.
     pub(crate) unreadable: bool,
 }
@@ -70,7 +72,8 @@ impl DeleteOptions {
                 ("gracePeriodSeconds", query.grace),
             ];
             check_unreadable(unreadable, &alone)?;
-            return Ok(Self { dry_run: query.dry_run, policy, unreadable, ..Self::default() });
+            let grace = query.grace_seconds;
+            return Ok(Self { dry_run: query.dry_run, policy, unreadable, grace, ..Self::default() });
         }
         let unread = |why: String| match media {
             Media::Json => Status::bad_request(format!("couldn't get version/kind; {why}")),
@@ -87,6 +90,7 @@ impl DeleteOptions {
         check_unreadable(unreadable, &alone.map(|name| (name, !value[name].is_null())))?;
         Ok(Self {
             unreadable,
+            grace: value["gracePeriodSeconds"].as_i64(),
             uid: text(&value["preconditions"]["uid"]),
             resource_version: text(&value["preconditions"]["resourceVersion"]),
             dry_run: dry_run(&value["dryRun"])?,

@@ -67,7 +67,11 @@ impl Writer {
             Form::Table(version) => {
                 let head = begun("Table", version, &page.metadata());
                 let columns = table::definitions(&self.target);
-                (format!("{head},\"columnDefinitions\":{columns},\"rows\":["), "]}")
+                // Where the real server has no printer for a kind it has no list of rows either, if there are none.
+                let plain = self.target.version().columns().iter().any(|column| column.name == "Created At");
+                let nothing = plain && !self.target.resource.is_custom() && page.entries.is_empty();
+                let (open, close) = if nothing { ("null", "}") } else { ("[", "]}") };
+                (format!("{head},\"columnDefinitions\":{columns},\"rows\":{open}"), close)
             }
             Form::Metadata(version, _) => {
                 let head = begun("PartialObjectMetadataList", version, &page.metadata());

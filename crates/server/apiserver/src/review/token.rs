@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use concert_api::{FieldError, GroupResource, Gvk, ObjectKey, Status, Time, meta};
-use concert_schema::token_request;
+use concert_schema::part_kind;
 use concert_store::Key;
 use serde_json::{Value, json};
 
@@ -23,7 +23,11 @@ const DEFAULT_SECONDS: i64 = 3600;
 const SHORTEST: i64 = 600;
 const LONGEST: i64 = 1 << 32;
 
-static RESOURCE: LazyLock<Arc<Resource>> = LazyLock::new(|| Arc::new(Resource::from_builtin(token_request())));
+/// The kind of such requests, which are of no resource.
+static RESOURCE: LazyLock<Arc<Resource>> = LazyLock::new(|| {
+    let kind = part_kind(&Gvk::new("authentication.k8s.io", "v1", "TokenRequest"));
+    Arc::new(Resource::from_builtin(kind.as_slice()).expect("service accounts have tokens"))
+});
 
 impl Server {
     /// POST to the `token` of a service account.

@@ -14,6 +14,7 @@ mod collections;
 mod face;
 mod garbage;
 mod habits;
+mod kinds;
 mod lists;
 mod namespaces;
 mod scale;
@@ -112,7 +113,7 @@ async fn refusals_use_the_real_servers_words() {
             api.get("/apis/probe.test/v1/files?resourceVersion=99999999").await,
             504,
             "Timeout",
-            "Timeout: Too large resource version: 99999999, current: 10",
+            "Timeout: Too large resource version: 99999999, current: 11",
         ),
         (
             api.send(Method::POST, MAPS, "text/plain", "{}".into()).await,

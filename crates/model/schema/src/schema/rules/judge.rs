@@ -60,6 +60,7 @@ fn blocks(error: &FieldError) -> bool {
         | Fault::InvalidShown(_)
         | Fault::Duplicate(_)
         | Fault::DuplicateUnshown
+        | Fault::NotFound(_)
         | Fault::Forbidden => false,
     }
 }

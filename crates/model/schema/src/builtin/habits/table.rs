@@ -1,0 +1,357 @@
+//! The habits of the kinds that have some.
+
+use concert_api::FieldErrors;
+
+use super::{Counted, Habits};
+use crate::builtin::{
+    NameRule, cells, cluster, config_map, event, lease, namespace, network, pod, rbac, secret, volume, webhook,
+    workload,
+};
+use crate::crd;
+
+/// What most kinds do.
+pub(super) const PLAIN: Habits = Habits {
+    name_rule: NameRule::Subdomain,
+    unconditional_update: true,
+    create_on_update: false,
+    returned: false,
+    keeps_status: false,
+    counted: Counted::Never,
+    prepare: |_, _| {},
+    check: |_, _| FieldErrors::new(),
+    cells: None,
+};
+/// Kinds whose deletion is answered with the object.
+const RETURNED: Habits = Habits { returned: true, ..PLAIN };
+/// Kinds that count changes.
+const COUNTED: Habits = Habits { counted: Counted::Content, ..PLAIN };
+/// Kinds that are only changed by who has seen them.
+const CONDITIONAL: Habits = Habits { unconditional_update: false, ..PLAIN };
+/// What the kinds of roles and bindings share.
+const ROLE: Habits = Habits { name_rule: NameRule::PathSegment, create_on_update: true, ..PLAIN };
+/// Both kinds of webhooks, and policies.
+const ADMISSION: Habits = Habits { counted: Counted::Content, ..CONDITIONAL };
+
+/// By group and kind.
+pub(super) static TABLE: &[(&str, &str, Habits)] = &[
+    ("", "ConfigMap", Habits { check: config_map::check, cells: Some(config_map::cells), ..PLAIN }),
+    ("", "Endpoints", Habits { cells: Some(cells::network::endpoints), create_on_update: true, ..PLAIN }),
+    (
+        "",
+        "Event",
+        Habits {
+            name_rule: NameRule::PathSegment,
+            create_on_update: true,
+            prepare: event::prepare_core,
+            check: event::check_core,
+            cells: Some(event::cells),
+            ..PLAIN
+        },
+    ),
+    ("", "LimitRange", Habits { create_on_update: true, ..PLAIN }),
+    (
+        "",
+        "Namespace",
+        Habits {
+            name_rule: NameRule::Label,
+            prepare: namespace::prepare,
+            check: namespace::check,
+            cells: Some(namespace::cells),
+            ..PLAIN
+        },
+    ),
+    (
+        "",
+        "Node",
+        Habits { prepare: cluster::prepare_node, cells: Some(cells::cluster::node), keeps_status: true, ..PLAIN },
+    ),
+    (
+        "",
+        "PersistentVolume",
+        Habits {
+            prepare: volume::prepare_volume,
+            check: volume::check_volume,
+            cells: Some(cells::storage::volume),
+            ..RETURNED
+        },
+    ),
+    (
+        "",
+        "PersistentVolumeClaim",
+        Habits {
+            prepare: volume::prepare_claim,
+            check: volume::check_claim,
+            cells: Some(cells::storage::claim),
+            ..RETURNED
+        },
+    ),
+    (
+        "",
+        "Pod",
+        Habits { prepare: pod::prepare, check: pod::check, cells: Some(cells::pod::cells), returned: true, ..COUNTED },
+    ),
+    ("", "PodTemplate", Habits { cells: Some(cells::workload::pod_template), returned: true, ..COUNTED }),
+    (
+        "",
+        "ReplicationController",
+        Habits {
+            check: workload::check_replication_controller,
+            cells: Some(cells::workload::replication_controller),
+            ..COUNTED
+        },
+    ),
+    ("", "ResourceQuota", Habits { cells: Some(cells::cluster::quota), ..RETURNED }),
+    ("", "Secret", Habits { prepare: secret::prepare, check: secret::check, cells: Some(secret::cells), ..PLAIN }),
+    (
+        "",
+        "Service",
+        Habits {
+            check: network::check_service,
+            cells: Some(cells::network::service),
+            returned: true,
+            create_on_update: true,
+            ..PLAIN
+        },
+    ),
+    ("", "ServiceAccount", RETURNED),
+    (
+        "admissionregistration.k8s.io",
+        "MutatingAdmissionPolicy",
+        Habits { cells: Some(cells::cluster::policy), ..ADMISSION },
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "MutatingAdmissionPolicyBinding",
+        Habits { cells: Some(cells::cluster::policy_binding), ..ADMISSION },
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "MutatingWebhookConfiguration",
+        Habits { check: webhook::check, cells: Some(cells::cluster::webhooks), ..ADMISSION },
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "ValidatingAdmissionPolicy",
+        Habits { cells: Some(cells::cluster::policy), ..ADMISSION },
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "ValidatingAdmissionPolicyBinding",
+        Habits { cells: Some(cells::cluster::policy_binding), ..ADMISSION },
+    ),
+    (
+        "admissionregistration.k8s.io",
+        "ValidatingWebhookConfiguration",
+        Habits { check: webhook::check, cells: Some(cells::cluster::webhooks), ..ADMISSION },
+    ),
+    (
+        "apiextensions.k8s.io",
+        "CustomResourceDefinition",
+        Habits {
+            counted: Counted::Content,
+            prepare: crd::prepare,
+            check: crd::check,
+            cells: Some(crd::cells),
+            ..CONDITIONAL
+        },
+    ),
+    ("apiregistration.k8s.io", "APIService", Habits { cells: Some(cells::cluster::api_service), ..CONDITIONAL }),
+    (
+        "apps",
+        "DaemonSet",
+        Habits {
+            prepare: workload::prepare_daemon_set,
+            check: workload::check_daemon_set,
+            cells: Some(cells::workload::daemon_set),
+            ..COUNTED
+        },
+    ),
+    (
+        "apps",
+        "Deployment",
+        Habits {
+            check: workload::check_deployment,
+            cells: Some(cells::workload::deployment),
+            counted: Counted::ContentAndAnnotations,
+            ..PLAIN
+        },
+    ),
+    (
+        "apps",
+        "ReplicaSet",
+        Habits { check: workload::check_replica_set, cells: Some(cells::workload::replica_set), ..COUNTED },
+    ),
+    (
+        "apps",
+        "StatefulSet",
+        Habits {
+            name_rule: NameRule::Label,
+            prepare: workload::prepare_stateful_set,
+            check: workload::check_stateful_set,
+            cells: Some(cells::workload::stateful_set),
+            ..COUNTED
+        },
+    ),
+    (
+        "autoscaling",
+        "HorizontalPodAutoscaler",
+        Habits { check: workload::check_autoscaler, cells: Some(cells::workload::autoscaler), ..COUNTED },
+    ),
+    ("batch", "CronJob", Habits { check: workload::check_cron_job, cells: Some(cells::workload::cron_job), ..COUNTED }),
+    (
+        "batch",
+        "Job",
+        Habits {
+            prepare: workload::prepare_job,
+            check: workload::check_job,
+            cells: Some(cells::workload::job),
+            ..COUNTED
+        },
+    ),
+    ("certificates.k8s.io", "ClusterTrustBundle", Habits { cells: Some(cells::cluster::trust_bundle), ..CONDITIONAL }),
+    (
+        "certificates.k8s.io",
+        "PodCertificateRequest",
+        Habits { cells: Some(cells::cluster::pod_certificate), ..CONDITIONAL },
+    ),
+    (
+        "coordination.k8s.io",
+        "Lease",
+        Habits {
+            create_on_update: true,
+            prepare: lease::prepare,
+            check: lease::check,
+            cells: Some(lease::cells),
+            ..CONDITIONAL
+        },
+    ),
+    (
+        "discovery.k8s.io",
+        "EndpointSlice",
+        Habits {
+            check: network::check_endpoint_slice,
+            cells: Some(cells::network::endpoint_slice),
+            counted: Counted::Everything,
+            ..PLAIN
+        },
+    ),
+    (
+        "events.k8s.io",
+        "Event",
+        Habits {
+            create_on_update: true,
+            prepare: event::prepare_events,
+            check: event::check_events,
+            cells: Some(event::cells),
+            ..PLAIN
+        },
+    ),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema", Habits { cells: Some(cells::cluster::flow_schema), ..COUNTED }),
+    (
+        "flowcontrol.apiserver.k8s.io",
+        "PriorityLevelConfiguration",
+        Habits { cells: Some(cells::cluster::priority_level), ..COUNTED },
+    ),
+    (
+        "networking.k8s.io",
+        "Ingress",
+        Habits { check: network::check_ingress, cells: Some(cells::network::ingress), ..COUNTED },
+    ),
+    (
+        "networking.k8s.io",
+        "IngressClass",
+        Habits { check: network::check_ingress_class, cells: Some(cells::network::ingress_class), ..COUNTED },
+    ),
+    (
+        "networking.k8s.io",
+        "NetworkPolicy",
+        Habits { check: network::check_network_policy, cells: Some(cells::network::network_policy), ..COUNTED },
+    ),
+    (
+        "node.k8s.io",
+        "RuntimeClass",
+        Habits {
+            check: cluster::check_runtime_class,
+            cells: Some(cells::cluster::runtime_class),
+            create_on_update: true,
+            ..CONDITIONAL
+        },
+    ),
+    (
+        "policy",
+        "PodDisruptionBudget",
+        Habits {
+            check: workload::check_disruption_budget,
+            cells: Some(cells::workload::disruption_budget),
+            counted: Counted::Content,
+            ..CONDITIONAL
+        },
+    ),
+    ("rbac.authorization.k8s.io", "ClusterRole", Habits { check: rbac::check_cluster_role, ..ROLE }),
+    (
+        "rbac.authorization.k8s.io",
+        "ClusterRoleBinding",
+        Habits { check: rbac::check_cluster_role_binding, cells: Some(rbac::binding_cells), ..ROLE },
+    ),
+    ("rbac.authorization.k8s.io", "Role", Habits { check: rbac::check_role, ..ROLE }),
+    (
+        "rbac.authorization.k8s.io",
+        "RoleBinding",
+        Habits { check: rbac::check_role_binding, cells: Some(rbac::binding_cells), ..ROLE },
+    ),
+    ("resource.k8s.io", "DeviceClass", Habits { returned: true, ..COUNTED }),
+    ("resource.k8s.io", "DeviceTaintRule", Habits { cells: Some(cells::cluster::taint_rule), ..COUNTED }),
+    ("resource.k8s.io", "ResourceClaim", Habits { cells: Some(cells::cluster::resource_claim), ..RETURNED }),
+    ("resource.k8s.io", "ResourceClaimTemplate", RETURNED),
+    (
+        "resource.k8s.io",
+        "ResourceSlice",
+        Habits { cells: Some(cells::cluster::resource_slice), returned: true, ..COUNTED },
+    ),
+    (
+        "scheduling.k8s.io",
+        "PriorityClass",
+        Habits {
+            check: cluster::check_priority_class,
+            cells: Some(cells::cluster::priority_class),
+            counted: Counted::Once,
+            ..PLAIN
+        },
+    ),
+    ("storage.k8s.io", "CSIDriver", Habits { cells: Some(cells::storage::driver), returned: true, ..CONDITIONAL }),
+    ("storage.k8s.io", "CSINode", Habits { cells: Some(cells::storage::node), returned: true, ..CONDITIONAL }),
+    ("storage.k8s.io", "CSIStorageCapacity", CONDITIONAL),
+    (
+        "storage.k8s.io",
+        "StorageClass",
+        Habits { check: volume::check_storage_class, cells: Some(cells::storage::storage_class), ..RETURNED },
+    ),
+    (
+        "storage.k8s.io",
+        "VolumeAttachment",
+        Habits { cells: Some(cells::storage::attachment), returned: true, ..CONDITIONAL },
+    ),
+    ("storage.k8s.io", "VolumeAttributesClass", Habits { cells: Some(cells::storage::attributes_class), ..RETURNED }),
+    (
+        "storagemigration.k8s.io",
+        "StorageVersionMigration",
+        Habits { cells: Some(cells::cluster::migration), ..CONDITIONAL },
+    ),
+    (
+        "apps",
+        "ControllerRevision",
+        Habits { check: cluster::check_revision, cells: Some(cells::workload::controller_revision), ..PLAIN },
+    ),
+    (
+        "certificates.k8s.io",
+        "CertificateSigningRequest",
+        Habits {
+            prepare: cluster::prepare_signing_request,
+            check: cluster::check_signing_request,
+            cells: Some(cells::cluster::signing_request),
+            ..PLAIN
+        },
+    ),
+    ("networking.k8s.io", "IPAddress", Habits { cells: Some(cells::network::address), ..PLAIN }),
+    ("networking.k8s.io", "ServiceCIDR", Habits { cells: Some(cells::network::service_range), ..PLAIN }),
+];

@@ -1,0 +1,133 @@
+//! Pods: what becomes of a new one, and what they are made from.
+
+mod spec;
+
+use concert_api::{FieldErrors, names};
+use serde_json::{Map, Value, json};
+
+use super::judge::{Judge, text, within};
+use super::quantity;
+
+pub(super) use spec::{check_spec, check_template};
+
+/// How long a pod stays where a node does not answer: every pod tolerates that for a while.
+const TOLERATED: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+const TOLERATED_SECONDS: i64 = 300;
+
+pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
+    if old.is_some() {
+        return;
+    }
+    let Some(spec) = within(object, &["spec"]) else { return };
+    tolerate(spec);
+    if !spec.contains_key("priority") {
+        spec.insert("priority".to_owned(), 0.into());
+        spec.insert("preemptionPolicy".to_owned(), "PreemptLowerPriority".into());
+    }
+    let mut status = json!({"phase": "Pending", "qosClass": quality(&object["spec"])});
+    if object["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
+        status["conditions"] = json!([{
+            "type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+            "lastTransitionTime": object["metadata"]["creationTimestamp"],
+        }]);
+    }
+    object["status"] = status;
+}
+
+fn tolerate(spec: &mut Map<String, Value>) {
+    let mut all = spec.get("tolerations").and_then(Value::as_array).cloned().unwrap_or_default();
+    for key in TOLERATED {
+        let covers = |one: &Value| {
+            let effect = text(&one["effect"]);
+            (text(&one["key"]) == key || text(&one["key"]).is_empty()) && matches!(effect, "NoExecute" | "")
+        };
+        if !all.iter().any(covers) {
+            let seconds = TOLERATED_SECONDS;
+            all.push(json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}));
+        }
+    }
+    spec.insert("tolerations".to_owned(), all.into());
+}
+
+/// How surely a pod gets what it asks for: all of it, some, or nothing.
+fn quality(spec: &Value) -> &'static str {
+    let (mut any, mut all) = (false, true);
+    for list in ["containers", "initContainers"] {
+        for container in spec[list].as_array().into_iter().flatten() {
+            let amount = |part: &str, name: &str| {
+                let given = &container["resources"][part][name];
+                quantity::millis(given).filter(|amount| *amount > 0)
+            };
+            for name in ["cpu", "memory"] {
+                let (wanted, limit) = (amount("requests", name), amount("limits", name));
+                any = any || wanted.is_some() || limit.is_some();
+                all = all && limit.is_some() && wanted.is_none_or(|wanted| Some(wanted) == limit);
+            }
+        }
+    }
+    match (any, all) {
+        (false, _) => "BestEffort",
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+    }
+}
+
+pub(super) fn check(object: &Value, old: Option<&Value>) -> FieldErrors {
+    let mut judge = Judge::default();
+    if let Some(old) = old {
+        check_change(object, old, &mut judge);
+        return judge.errors;
+    }
+    check_spec(&object["spec"], "spec", &mut judge);
+    if object["spec"]["ephemeralContainers"].as_array().is_some_and(|list| !list.is_empty()) {
+        judge.forbidden("spec.ephemeralContainers", "cannot be set on create");
+    }
+    judge.errors
+}
+
+/// Of a pod's spec only images, some tolerations and the deadline change.
+fn check_change(object: &Value, old: &Value, judge: &mut Judge) {
+    let (mut new, mut before) = (object["spec"].clone(), old["spec"].clone());
+    for spec in [&mut new, &mut before] {
+        strip(spec);
+    }
+    if new != before {
+        let detail = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+        judge.forbidden("spec", detail);
+    }
+    for (list, path) in [("containers", "spec.containers"), ("initContainers", "spec.initContainers")] {
+        for (place, container) in super::judge::items(&object["spec"][list], path) {
+            judge.text(&container["image"], &format!("{place}.image"));
+        }
+    }
+}
+
+/// Takes away what may change, and what its own paths change.
+fn strip(spec: &mut Value) {
+    let Some(members) = spec.as_object_mut() else { return };
+    for name in ["activeDeadlineSeconds", "tolerations", "ephemeralContainers", "schedulingGates"] {
+        members.remove(name);
+    }
+    for list in ["containers", "initContainers"] {
+        for container in members.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+            if let Some(container) = container.as_object_mut() {
+                for name in ["image", "imagePullPolicy", "resources", "resizePolicy"] {
+                    container.remove(name);
+                }
+            }
+        }
+    }
+}
+
+/// Labels and annotations of what pods are made from.
+pub(super) fn check_template_metadata(template: &Value, path: &str, judge: &mut Judge) {
+    let metadata = &template["metadata"];
+    judge.errors.extend(names::check_labels(&metadata["labels"], &format!("{path}.labels")));
+    judge.errors.extend(names::check_annotations(&metadata["annotations"], &format!("{path}.annotations")));
+}
+
+/// The labels of a template, as they stand in messages.
+pub(super) fn labels(template: &Value) -> Value {
+    template["metadata"]["labels"].clone()
+}

@@ -1,0 +1,169 @@
+//! Amounts such as `500m` or `1.5Gi`, and how they are written after they have been read.
+
+use serde_json::Value;
+
+const NANO: i128 = 1_000_000_000;
+const PATTERN: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+/// What multiplies with powers of 1024 and of 1000, the greatest first.
+const BINARY: [(&str, u32); 6] = [("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
+const DECIMAL: [(&str, i32); 10] =
+    [("E", 18), ("P", 15), ("T", 12), ("G", 9), ("M", 6), ("k", 3), ("", 0), ("m", -3), ("u", -6), ("n", -9)];
+
+/// How an amount was written, and is written again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Binary,
+    Decimal,
+    Exponent,
+}
+
+/// A number in billionths, and how it was written.
+struct Quantity {
+    nanos: i128,
+    form: Form,
+}
+
+/// Why a value is no amount, in the words of the real server.
+pub(crate) fn fault(value: &Value) -> Option<String> {
+    read(value)?.err()
+}
+
+/// An amount as the real server writes it; `None` if it is none.
+pub(crate) fn canonical(value: &Value) -> Option<String> {
+    read(value)?.ok().map(|quantity| quantity.written())
+}
+
+/// The amount in thousandths, rounded up.
+pub(crate) fn millis(value: &Value) -> Option<i128> {
+    const MILLI: i128 = 1_000_000;
+    read(value)?
+        .ok()
+        .map(|quantity| quantity.nanos.div_euclid(MILLI) + i128::from(quantity.nanos.rem_euclid(MILLI) > 0))
+}
+
+fn read(value: &Value) -> Option<Result<Quantity, String>> {
+    match value {
+        Value::String(text) => Some(Quantity::parse(text)),
+        Value::Number(number) => Some(Quantity::parse(&number.to_string())),
+        _ => None,
+    }
+}
+
+impl Quantity {
+    fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || PATTERN.to_owned();
+        let (negative, rest) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text.strip_prefix('+').unwrap_or(text)),
+        };
+        let length = rest.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
+        let (number, suffix) = rest.split_at(length);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
+            return Err(wrong());
+        }
+        let Some((power, bits, form)) = power_of(suffix) else {
+            let known = suffix.chars().all(|letter| "eEinumkKMGTP0123456789+-".contains(letter));
+            return Err(if known { "unable to parse quantity's suffix".to_owned() } else { wrong() });
+        };
+        let nanos = scaled(whole, fraction, power, bits);
+        Ok(Self { nanos: if negative { -nanos } else { nanos }, form })
+    }
+
+    /// With the greatest suffix that leaves a whole number.
+    fn written(&self) -> String {
+        if self.nanos == 0 {
+            return "0".to_owned();
+        }
+        // What is small or broken has no power of 1024.
+        let whole = self.nanos % NANO == 0;
+        if self.form == Form::Binary && whole && (self.nanos / NANO).abs() >= 1024 {
+            let number = self.nanos / NANO;
+            let found = BINARY.into_iter().find(|(_, bits)| number % (1 << bits) == 0);
+            return found.map_or_else(|| number.to_string(), |(suffix, bits)| format!("{}{suffix}", number >> bits));
+        }
+        if self.form == Form::Binary && whole {
+            return (self.nanos / NANO).to_string();
+        }
+        for (suffix, power) in DECIMAL {
+            let unit = 10_i128.pow((power + 9).unsigned_abs());
+            if self.nanos % unit == 0 {
+                let number = self.nanos / unit;
+                return match (self.form, power) {
+                    (Form::Exponent, 0) => number.to_string(),
+                    (Form::Exponent, power) => format!("{number}e{power}"),
+                    _ => format!("{number}{suffix}"),
+                };
+            }
+        }
+        self.nanos.to_string()
+    }
+}
+
+/// What a suffix multiplies with: a power of ten and one of two.
+fn power_of(suffix: &str) -> Option<(i32, u32, Form)> {
+    if let Some((_, bits)) = BINARY.iter().find(|(name, _)| *name == suffix) {
+        return Some((0, *bits, Form::Binary));
+    }
+    if let Some((_, power)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
+        return Some((*power, 0, Form::Decimal));
+    }
+    let power = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
+    Some((power, 0, Form::Exponent))
+}
+
+/// The number in billionths, rounded up; too large is the largest.
+fn scaled(whole: &str, fraction: &str, power: i32, bits: u32) -> i128 {
+    let most = i128::from(i64::MAX) * NANO;
+    let fraction: String = fraction.trim_end_matches('0').chars().take(18).collect();
+    let digits = format!("{whole}{fraction}");
+    let digits = digits.trim_start_matches('0');
+    if digits.is_empty() {
+        return 0;
+    }
+    let Ok(number) = digits.parse::<i128>() else { return most };
+    let places = i32::try_from(fraction.len()).unwrap_or(i32::MAX);
+    let power = power.saturating_add(9).saturating_sub(places);
+    let number = number.checked_mul(1_i128 << bits);
+    let scaled = match u32::try_from(power) {
+        Ok(power) => number.and_then(|number| number.checked_mul(10_i128.checked_pow(power)?)),
+        Err(_) => {
+            let divisor = 10_i128.checked_pow(power.unsigned_abs()).unwrap_or(i128::MAX);
+            number.map(|number| number / divisor + i128::from(number % divisor != 0))
+        }
+    };
+    scaled.unwrap_or(most).min(most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn amounts_are_written_as_the_real_server_writes_them() {
+        for (read, written) in [
+            (json!("1000m"), "1"),
+            (json!("1.5"), "1500m"),
+            (json!("1.5Gi"), "1536Mi"),
+            (json!("1024Mi"), "1Gi"),
+            (json!("100Mi"), "100Mi"),
+            (json!("1000Ki"), "1000Ki"),
+            (json!("0.5Ki"), "512"),
+            (json!("1000k"), "1M"),
+            (json!("1e3"), "1e3"),
+            (json!(2), "2"),
+            (json!(0.1), "100m"),
+            (json!("0"), "0"),
+            (json!("-500m"), "-500m"),
+            (json!("128974848"), "128974848"),
+            (json!("0.1n"), "1n"),
+        ] {
+            assert_eq!(canonical(&read).as_deref(), Some(written), "{read}");
+        }
+        assert_eq!(fault(&json!("x")).as_deref(), Some(PATTERN));
+        assert_eq!(fault(&json!("1x")).as_deref(), Some(PATTERN));
+        assert_eq!(fault(&json!("1mm")).as_deref(), Some("unable to parse quantity's suffix"));
+        assert_eq!(millis(&json!("1500u")), Some(2));
+    }
+}

@@ -1,0 +1,32 @@
+//! The generation of an object: how often what it asks for has changed.
+
+use concert_api::meta;
+use concert_schema::Counted;
+use serde_json::Value;
+
+use crate::target::{Part, Target};
+
+/// Any change outside metadata counts; a status that is a subresource does not. Built-in kinds have their own ways.
+pub(crate) fn bump(target: &Target, object: &mut Value, old: &Value) {
+    let counted = target.version().builtin.map_or(Counted::Content, |builtin| builtin.counted);
+    let changed = match counted {
+        Counted::Never | Counted::Once => false,
+        Counted::Content => is_content_changed(target, object, old),
+        Counted::ContentAndAnnotations => {
+            let annotations = |object: &Value| object["metadata"]["annotations"].clone();
+            is_content_changed(target, object, old) || annotations(object) != annotations(old)
+        }
+        Counted::Everything => is_content_changed(target, object, old) || object["metadata"] != old["metadata"],
+    };
+    if changed && target.part != Part::Status {
+        let generation = meta::generation(old) + 1;
+        meta::of(object).insert("generation".into(), generation.into());
+    }
+}
+
+fn is_content_changed(target: &Target, object: &Value, old: &Value) -> bool {
+    let status_counts = !target.version().status;
+    let counts = |(name, _): &(&String, &Value)| *name != "metadata" && (status_counts || *name != "status");
+    let (new, before) = (object.as_object().into_iter().flatten(), old.as_object().into_iter().flatten());
+    new.filter(counts).ne(before.filter(counts))
+}

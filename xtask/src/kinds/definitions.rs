@@ -1,0 +1,212 @@
+//! The schemas of the kinds: Go structs, with what OpenAPI says beyond them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Write as _;
+
+use anyhow::{Result, anyhow, bail};
+use serde_json::{Map, Value};
+
+use super::source::{Field, Source};
+
+/// What is needed beside the kinds of resources and subresources.
+const FURTHER: [&str; 4] = ["meta.v1.DeleteOptions", "meta.v1.ListMeta", "meta.v1.ObjectMeta", "autoscaling.v1.Scale"];
+
+/// Types that are something of their own in JSON and in protobuf.
+const SPECIAL: [(&str, &str); 11] = [
+    ("meta.v1.Time", "time"),
+    ("meta.v1.MicroTime", "microtime"),
+    ("meta.v1.Duration", "duration"),
+    ("meta.v1.FieldsV1", "fields"),
+    ("resource.Quantity", "quantity"),
+    ("intstr.IntOrString", "intorstring"),
+    ("runtime.RawExtension", "raw"),
+    ("apiextensions.v1.JSON", "json"),
+    ("apiextensions.v1.JSONSchemaPropsOrBool", "schemaorbool"),
+    ("apiextensions.v1.JSONSchemaPropsOrArray", "schemaorarray"),
+    ("apiextensions.v1.JSONSchemaPropsOrStringArray", "schemaorstrings"),
+];
+
+/// Prefixes of names in OpenAPI, and what we write instead; the last is that of most groups.
+const PREFIXES: [(&str, &str); 7] = [
+    ("io.k8s.apimachinery.pkg.apis.meta.", "meta."),
+    ("io.k8s.apimachinery.pkg.api.resource.", "resource."),
+    ("io.k8s.apimachinery.pkg.util.intstr.", "intstr."),
+    ("io.k8s.apimachinery.pkg.runtime.", "runtime."),
+    ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.", "apiextensions."),
+    ("io.k8s.kube-aggregator.pkg.apis.apiregistration.", "apiregistration."),
+    ("io.k8s.api.", ""),
+];
+
+/// The name of a schema as we write it: `core.v1.Pod`.
+pub(super) fn short(name: &str) -> String {
+    let shortened = PREFIXES.iter().find_map(|(long, short)| Some(format!("{short}{}", name.strip_prefix(long)?)));
+    shortened.unwrap_or_else(|| name.to_owned())
+}
+
+/// All definitions that the kinds need, in the order of their names.
+pub(super) fn text(facts: &Value, kinds: &[Value], source: &mut Source) -> Result<String> {
+    let documents = facts.as_object().into_iter().flatten();
+    let schemas = documents.filter_map(|(_, document)| document["schemas"].as_object()).flatten();
+    let openapi: BTreeMap<String, &Value> = schemas.map(|(name, schema)| (short(name), schema)).collect();
+    let parts = kinds.iter().flat_map(|kind| kind["parts"].as_array().into_iter().flatten());
+    let named = kinds.iter().chain(parts).filter_map(|kind| kind["schema"].as_str());
+    let mut pending: VecDeque<(String, Value)> =
+        named.chain(FURTHER).map(|name| (name.to_owned(), Value::Null)).collect();
+    let mut blocks = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    while let Some((name, around)) = pending.pop_front() {
+        if !seen.insert(name.clone()) {
+            continue;
+        }
+        let Some(fields) = source.fields(&name)? else { bail!("{name} is no struct") };
+        let schema = openapi.get(&name).map_or(around, |schema| (*schema).clone());
+        let mut block = Block { text: String::new(), schema, needed: Vec::new(), source };
+        if block.schema["x-kubernetes-map-type"] == "atomic" {
+            block.text.push_str(" m=atomic");
+        }
+        block.text.push('\n');
+        for field in fields {
+            block.field(&field)?;
+        }
+        let Block { text, needed, .. } = block;
+        pending.extend(needed);
+        blocks.insert(name, text);
+    }
+    Ok(blocks.into_iter().map(|(name, block)| format!("{name}{block}")).collect())
+}
+
+/// A definition as it is being written.
+struct Block<'a> {
+    text: String,
+    /// What OpenAPI says of it, or of the struct it is inlined in.
+    schema: Value,
+    needed: Vec<(String, Value)>,
+    source: &'a mut Source,
+}
+
+impl Block<'_> {
+    fn field(&mut self, field: &Field) -> Result<()> {
+        if field.name.is_empty() && field.go == "meta.v1.TypeMeta" {
+            self.text.push_str(" apiVersion 0 o string\n kind 0 o string\n");
+            return Ok(());
+        }
+        let kind = self.kind(&field.go, field.repeated, false)?;
+        if field.name.is_empty() {
+            self.text.push_str(&format!(" ~ {} {kind}\n", field.number));
+            return Ok(());
+        }
+        let presence = presence(field, &kind);
+        write!(self.text, " {} {} {presence} {kind}", field.name, field.number)?;
+        let required = self.schema["required"].as_array().into_iter().flatten();
+        if required.into_iter().any(|name| *name == *field.name) {
+            self.text.push_str(" r");
+        }
+        if let Some(property) = self.schema["properties"][&field.name].as_object().cloned() {
+            self.marks(&property)?;
+        }
+        self.text.push('\n');
+        Ok(())
+    }
+
+    /// What OpenAPI says of a field beyond its type.
+    fn marks(&mut self, property: &Map<String, Value>) -> Result<()> {
+        let text = |name: &str| property.get(name).and_then(Value::as_str);
+        if let Some(kind) = text("x-kubernetes-list-type") {
+            let keys = property.get("x-kubernetes-list-map-keys").and_then(Value::as_array);
+            let keys: Vec<&str> = keys.into_iter().flatten().filter_map(Value::as_str).collect();
+            let keys = if keys.is_empty() { String::new() } else { format!("({})", keys.join(",")) };
+            write!(self.text, " l={kind}{keys}")?;
+        }
+        for (mark, name) in [
+            ("m", "x-kubernetes-map-type"),
+            ("s", "x-kubernetes-patch-strategy"),
+            ("k", "x-kubernetes-patch-merge-key"),
+        ] {
+            if let Some(value) = text(name) {
+                write!(self.text, " {mark}={value}")?;
+            }
+        }
+        let empty = |value: &&Value| matches!(value.to_string().as_str(), "{}" | "\"\"" | "0" | "false" | "null");
+        if let Some(default) = property.get("default").filter(|default| !empty(default)) {
+            let default = default.to_string();
+            if default.contains(' ') {
+                bail!("a default with spaces: {default}");
+            }
+            write!(self.text, " d={default}")?;
+        }
+        Ok(())
+    }
+
+    /// A Go type as we write it.
+    fn kind(&mut self, go: &str, repeated: bool, inside: bool) -> Result<String> {
+        if let Some(rest) = go.strip_prefix('*') {
+            return self.kind(rest, repeated, inside);
+        }
+        if go == "[]byte" {
+            return Ok("byte".to_owned());
+        }
+        if let Some(rest) = go.strip_prefix("[]") {
+            return Ok(format!("[]{}", self.kind(rest, repeated, true)?));
+        }
+        if let Some(rest) = go.strip_prefix("map[string]") {
+            return Ok(format!("{{}}{}", self.kind(rest, repeated, true)?));
+        }
+        if matches!(go, "string" | "bool" | "int32" | "int64" | "float64") {
+            return Ok(go.to_owned());
+        }
+        if let Some((_, special)) = SPECIAL.iter().find(|(name, _)| *name == go) {
+            if special.starts_with("schema") {
+                self.needed.push(("apiextensions.v1.JSONSchemaProps".to_owned(), Value::Null));
+            }
+            return Ok((*special).to_owned());
+        }
+        if self.source.fields(go)?.is_some() {
+            self.needed.push((go.to_owned(), self.schema.clone()));
+            return Ok(go.to_owned());
+        }
+        let meaning = self.source.meaning(go)?.ok_or_else(|| anyhow!("what is {go}?"))?;
+        let kind = self.kind(&meaning, repeated, true)?;
+        // A list with a name of its own is a message with one field, unless the field itself is repeated.
+        if let Some(items) = kind.strip_prefix("[]").filter(|_| inside || !repeated) {
+            return Ok(format!("<>{items}"));
+        }
+        let mut parts = go.rsplit('.');
+        let (name, package) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        let is_scalar = !kind.contains(['[', '{', '.', '=', '<']) && kind != "byte";
+        Ok(if is_scalar { format!("{kind}={package}.{name}") } else { kind })
+    }
+}
+
+/// What Go does with a field that has no value: `p` a pointer, which is there or not; `o` left out when it is zero; `n`
+/// null; `z` there even if it is zero.
+fn presence(field: &Field, kind: &str) -> char {
+    let moment = matches!(kind, "time" | "microtime" | "raw");
+    let structure = matches!(kind, "quantity" | "intorstring" | "duration") || is_struct(kind);
+    let many = kind.starts_with(['[', '{', '<']) || kind == "byte";
+    match (field.go.starts_with('*'), field.omits_empty) {
+        (true, true) => 'p',
+        (true, false) => 'n',
+        (false, _) if moment => {
+            if field.omits_zero {
+                'o'
+            } else {
+                'n'
+            }
+        }
+        (false, _) if structure => {
+            if field.omits_zero {
+                'o'
+            } else {
+                'z'
+            }
+        }
+        (false, true) => 'o',
+        (false, false) if many => 'n',
+        (false, false) => 'z',
+    }
+}
+
+/// Whether a type is a struct of ours: only those have dots and no equals sign.
+fn is_struct(kind: &str) -> bool {
+    kind.contains('.') && !kind.contains(['=', '[', '{', '<'])
+}
