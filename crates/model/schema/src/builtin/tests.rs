@@ -280,9 +280,7 @@ fn namespaces_are_made_whole() {
     let (_, errors) = created(namespace, json!({"metadata": {"name": "aa"}, "spec": {"finalizers": ["x"]}}));
     assert_eq!(
         errors,
-        [
-            "spec.finalizers[0]: Invalid value: \"x\": name is neither a standard finalizer name nor is it fully qualified"
-        ]
+        ["spec.finalizers: Invalid value: \"x\": name is neither a standard finalizer name nor is it fully qualified"]
     );
     assert_eq!(namespace.name_rule.faults("a.b"), ["must not contain dots"]);
 }
