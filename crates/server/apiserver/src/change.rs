@@ -23,6 +23,8 @@ pub(crate) enum Change {
     JsonPatch(Value, Vec<String>),
     /// RFC 7386, and what a strict reader objects to.
     MergePatch(Value, Vec<String>),
+    /// A patch that knows the lists of built-in kinds, and what a strict reader objects to.
+    StrategicPatch(Value, Vec<String>),
 }
 
 impl Change {
@@ -75,6 +77,11 @@ impl Change {
                     other => Err(wrong(&other, "map[string]interface {}")),
                 }
             }
+            "application/strategic-merge-patch+json" if !target.resource.is_custom() => {
+                let patch = patch()?;
+                let findings = patch.duplicates.iter().map(|path| duplicate("", path)).collect();
+                Ok(Self::StrategicPatch(patch.value, findings))
+            }
             "application/strategic-merge-patch+json" | "application/apply-patch+yaml" => {
                 Err(unsupported_media(PATCH_TYPES))
             }
@@ -97,7 +104,7 @@ impl Change {
                 meta::of(&mut sent.value).remove("resourceVersion");
                 Ok(Some(sent))
             }
-            Self::Replace(_) | Self::JsonPatch(..) | Self::MergePatch(..) => Ok(None),
+            Self::Replace(_) | Self::JsonPatch(..) | Self::MergePatch(..) | Self::StrategicPatch(..) => Ok(None),
         }
     }
 
@@ -113,6 +120,12 @@ impl Change {
             Self::Replace(sent) => return Ok(sent.clone()),
             Self::MergePatch(patch, findings) => {
                 concert_merge::merge_patch(&mut value, patch);
+                findings
+            }
+            Self::StrategicPatch(patch, findings) => {
+                let version = target.version();
+                concert_merge::strategic_merge_patch(&mut value, patch, &version.schema, &version.gvk.kind)
+                    .map_err(|error| strategic_failure(&error))?;
                 findings
             }
             Self::JsonPatch(patch, findings) => {
@@ -157,6 +170,16 @@ fn operation_findings(operations: &[Value], duplicates: &[String]) -> Vec<String
     findings
 }
 
+fn strategic_failure(error: &concert_merge::StrategicError) -> Status {
+    let reason = match error.code() {
+        422 => "Invalid",
+        400 => "BadRequest",
+        _ => "",
+    };
+    let status = Status::failure(error.code(), reason, error.public_message());
+    if error.code() == 422 { status.with(Details::default()) } else { status }
+}
+
 fn patch_failure(error: &concert_merge::PatchError) -> Status {
     let reason = match error.code() {
         422 => "Invalid",
@@ -193,7 +216,9 @@ pub(crate) fn check_revision(target: &Target, sent: &Value, entry: &Stored, chan
         return Err(Status::conflict(&target.resource.id, name));
     }
     let in_patch = match change {
-        Change::MergePatch(patch, _) => patch["metadata"]["resourceVersion"].is_string(),
+        Change::MergePatch(patch, _) | Change::StrategicPatch(patch, _) => {
+            patch["metadata"]["resourceVersion"].is_string()
+        }
         Change::JsonPatch(patch, _) => patch.to_string().contains("/metadata/resourceVersion"),
         Change::Replace(sent) => !meta::text(&sent.value, "resourceVersion").is_empty(),
     };

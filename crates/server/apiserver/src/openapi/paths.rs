@@ -22,8 +22,9 @@ const LIST_PARAMETERS: [(&str, &str); 11] = [
 /// The parameters of writes.
 const WRITE_PARAMETERS: [(&str, &str); 3] =
     [("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string")];
-/// The forms of patches that are served.
-const PATCHES: [&str; 2] = ["application/json-patch+json", "application/merge-patch+json"];
+/// The forms of patches that are served; the last one only for built-in kinds.
+const PATCHES: [&str; 3] =
+    ["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
 
 /// Adds the paths of a resource in one version.
 pub(super) fn add(paths: &mut Map<String, Value>, document: &str, resource: &Resource, version: &Version) {
@@ -120,8 +121,9 @@ impl About<'_> {
     fn patch(&self, id: &str, schema: &str) -> Value {
         let mut operation = self.operation("patch", id, schema);
         operation["parameters"] = parameters(&WRITE_PARAMETERS);
+        let served = if self.resource.is_custom() { &PATCHES[..2] } else { &PATCHES[..] };
         let content: Map<String, Value> =
-            PATCHES.iter().map(|media| ((*media).to_owned(), json!({"schema": reference(PATCH)}))).collect();
+            served.iter().map(|media| ((*media).to_owned(), json!({"schema": reference(PATCH)}))).collect();
         operation["requestBody"] = json!({"content": content, "required": true});
         operation
     }
