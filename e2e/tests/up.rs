@@ -128,6 +128,7 @@ fn one_command_shows_it_all_and_finds_it_again() {
     println!("first start: Ready after {told:.0?} by its own clock, {seen:.0?} by ours");
     assert!(told < FAST, "Ready after {told:?}");
     wait_for(&up, "the next start finds it again.");
+    assert_eq!(up.stderr(), "", "nothing disturbs the first minute");
     let shown = up.stdout();
     assert_in_order(
         &shown,

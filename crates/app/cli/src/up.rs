@@ -173,14 +173,15 @@ fn file_process(args: &UpArgs, world: &World, run: &RunDirectory) -> Result<Prov
 fn with_bundled(config: Config, process: &ProviderProcess) -> Result<Config, Failure> {
     let gvk = example::files().gvk;
     let kind = ResourceType::new(&gvk.api_version(), &gvk.kind).map_err(Failure::running)?;
-    let file = ProviderConfig { name: "file".into(), endpoint: process.endpoint(), resource_types: vec![kind] };
+    // It announces its kinds itself, as soon as it runs: a moment after the reconciler.
+    let file = ProviderConfig { name: "file".into(), endpoint: process.endpoint(), resource_types: Vec::new() };
     for other in &config.providers {
         let name = &other.name;
         if *name == file.name {
             let text = format!("the configuration names a provider \"{name}\", which is bundled; give it another name");
             return Err(Failure::usage(anyhow!(text)));
         }
-        if other.resource_types.contains(&file.resource_types[0]) {
+        if other.resource_types.contains(&kind) {
             let text =
                 format!("the configuration gives {gvk} to \"{name}\", but \"file\", which is bundled, drives it");
             return Err(Failure::usage(anyhow!("{text}; leave it out of resourceTypes")));

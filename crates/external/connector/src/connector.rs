@@ -199,7 +199,7 @@ impl Connector {
             if was_there {
                 tracing::warn!(provider = %self.peer.name, reason = %text, "provider disconnected");
             } else {
-                tracing::warn!(provider = %self.peer.name, reason = %text, "waiting for the provider");
+                tracing::info!(provider = %self.peer.name, reason = %text, "waiting for the provider");
             }
         }
     }
