@@ -110,7 +110,7 @@ fn wrong_flags() {
     );
     refuses("concert", &["up", "--example=nothing"], USAGE, &["--example", "'nothing'", "file"]);
     refuses("concert", &["up", "--exit-when-ready"], USAGE, &["--example"]);
-    refuses("concert", &["provider", "nothing"], USAGE, &["'nothing'", "--help"]);
+    refuses("concert", &["provider", "nothing"], USAGE, &["'nothing'", "concert provider file"]);
     refuses("concert-provider-file", &["serve", "--nonsense"], USAGE, &["'--nonsense'"]);
     refuses("concert-provider-file", &["serve", "--listen=here"], USAGE, &["--listen", "here"]);
 }

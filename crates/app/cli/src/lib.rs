@@ -48,7 +48,7 @@ enum Verb {
     #[command(subcommand)]
     Store(store::StoreVerb),
     /// Run a bundled provider
-    #[command(subcommand)]
+    #[command(subcommand, override_usage = "concert provider file [ARGS]...")]
     Provider(Bundled),
 }
 
