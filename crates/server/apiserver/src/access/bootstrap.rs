@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::Server;
 use crate::body::Media;
+use crate::books::SERVER;
 use crate::target::{Query, Target};
 use crate::write::Written;
 
@@ -35,6 +36,6 @@ impl Server {
         let key = ObjectKey::new(meta::text(object, "namespace"), meta::text(object, "name"));
         let mut target = Target::stored(&resource, &key);
         target.name = None;
-        self.create(&target, &Query::default(), Media::Json, object.to_string().as_bytes()).await
+        self.create(&target, &Query::own(SERVER), Media::Json, object.to_string().as_bytes()).await
     }
 }
