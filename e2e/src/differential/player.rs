@@ -22,6 +22,9 @@ const SHARED: &str = "shared.example.com/v1";
 /// Where definitions are.
 pub(super) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
+/// Parts of objects, which follow the name in a path.
+const PARTS: [&str; 6] = ["status", "scale", "approval", "ephemeralcontainers", "resize", "binding"];
+
 /// The headers that matter. Of the last two only whether they are there.
 const HEADERS: [&str; 7] = ["content-type", "cache-control", "warning", "retry-after", "vary", "etag", "audit-id"];
 
@@ -157,7 +160,11 @@ impl<'a> Player<'a> {
         let body = match (&step.raw, &step.body) {
             (Some(raw), _) => self.fill(raw)?,
             (None, Some(body)) => {
-                let body = &self.of_kind(body, step.kind.as_deref());
+                let mut body = self.of_kind(body, step.kind.as_deref());
+                if method == "PATCH" && step.patch == Some(Patch::Apply) && step.kind.is_some() {
+                    give_name(&mut body, path);
+                }
+                let body = &body;
                 let failed = std::cell::RefCell::new(None);
                 let filled = replaced(body, &|text| {
                     self.fill(text).unwrap_or_else(|why| {
@@ -276,6 +283,16 @@ impl<'a> Player<'a> {
             }
         }
         Ok(filled + rest)
+    }
+}
+
+/// Names the object of a body as its path does, unless it has a name.
+fn give_name(body: &mut Value, path: &str) {
+    let path = path.split('?').next().unwrap_or_default();
+    let mut segments = path.rsplit('/').skip_while(|segment| PARTS.contains(segment));
+    let is_named = body["metadata"].get("name").is_some();
+    if let (false, Value::Null | Value::Object(_), Some(name)) = (is_named, &body["metadata"], segments.next()) {
+        body["metadata"]["name"] = name.into();
     }
 }
 

@@ -20,10 +20,10 @@
 //! ```
 //!
 //! A step's `kind` (Widget, Plain, Global: see `definitions/`; Thing: the scenario's own; `apps/v1/Deployment`) gives
-//! the body its apiVersion and kind. `<ns>` and `<group>` are the scenario's own; `<configmaps>`, `<secrets>`, `<pods>`,
-//! `<services>`, `<deployments>`, `<leases>`, `<events>`, `<widgets>`, `<plains>`, `<things>` are paths of collections
-//! in that namespace, `<globals>` and `<crds>` of the cluster. A PATCH is a merge patch unless `patch` says `apply`,
-//! `strategic` or `json`.
+//! the body its apiVersion and kind, and a configuration the name that its path has. `<ns>` and `<group>` are the
+//! scenario's own; `<configmaps>`, `<secrets>`, `<pods>`, `<services>`, `<deployments>`, `<leases>`, `<events>`,
+//! `<widgets>`, `<plains>`, `<things>` are paths of collections in that namespace, `<globals>` and `<crds>` of the
+//! cluster. A PATCH is a merge patch unless `patch` says `apply`, `strategic` or `json`.
 
 use std::collections::BTreeMap;
 use std::fs;

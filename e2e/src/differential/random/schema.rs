@@ -46,7 +46,10 @@ fn schema(dice: &mut Dice, depth: u64) -> Value {
             schema["x-kubernetes-map-type"] = (*dice.pick(&["atomic", "granular"])).into();
             schema
         }
-        3 => with_default(dice, structure(dice, depth), &json!({})),
+        3 => {
+            let schema = structure(dice, depth);
+            with_default(dice, schema, &json!({}))
+        }
         4 => map(dice, depth),
         5 => list(dice, depth),
         6 => set(dice),
