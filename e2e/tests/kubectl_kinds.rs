@@ -93,7 +93,9 @@ fn apply_every_kind(session: &mut Session<'_>) {
     session.run("get node kinds-node -o yaml --show-managed-fields");
     session.run("get pv kinds-volume -o yaml --show-managed-fields");
     session.run("get clusterrole,clusterrolebinding kinds -o yaml --show-managed-fields");
-    session.run("get storageclass,priorityclass,runtimeclass,ingressclass,deviceclass kinds -o yaml --show-managed-fields");
+    session.run(
+        "get storageclass,priorityclass,runtimeclass,ingressclass,deviceclass kinds -o yaml --show-managed-fields",
+    );
     session.run("get service one -n kinds -o yaml --show-managed-fields");
     session.run("get csr kinds -o yaml --show-managed-fields");
 }
@@ -132,9 +134,7 @@ fn apply_from_the_server(session: &mut Session<'_>) {
 
 /// What was applied from the client goes on from the server.
 fn move_to_the_server(session: &mut Session<'_>) {
-    let object = |image: &str, replicas: &str| {
-        deployment(replicas, image).replace("name: server-side", "name: moved")
-    };
+    let object = |image: &str, replicas: &str| deployment(replicas, image).replace("name: server-side", "name: moved");
     session.run_with("apply -f -", &object("nginx:1", "  replicas: 2"));
     session.run_with("apply --server-side -f -", &object("nginx:2", "  replicas: 2"));
     session.run("get deployment moved -n kinds -o yaml --show-managed-fields");

@@ -160,7 +160,7 @@ fn finish(target: &Target, mut value: Value, sent: Sent<'_>, validation: FieldVa
     // An empty list means something there.
     let managed = take_managed(&mut value);
     let roomy = match version.builtin {
-        Some(builtin) => builtin.settle(&mut value),
+        Some(builtin) => builtin.read(&mut value),
         None => version.schema.default(&mut value),
     };
     if let Some(managed) = managed {
