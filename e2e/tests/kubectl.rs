@@ -9,10 +9,7 @@ use concert_e2e::session::{Outcome, Session, assert_same};
 use concert_e2e::{ControlPlane, environment};
 
 /// Commands that say something else as `docs/differences.md` says, and its row there. Their exit codes are the same.
-const PERMITTED: &[(&str, usize)] = &[
-    ("explain widgets", 8),
-    ("explain configmaps.data", 8),
-];
+const PERMITTED: &[(&str, usize)] = &[("explain widgets", 8), ("explain configmaps.data", 8)];
 
 #[test]
 fn a_script_has_the_same_outcome_on_both_servers() {

@@ -29,6 +29,7 @@ pub(crate) use build::Definitions;
 pub(crate) use decode::dns_1035_faults;
 use format::Format;
 pub(crate) use format::{is_known as is_known_format, is_uri};
+pub(crate) use settle::Stage;
 pub use shape::Others;
 
 /// Where an error is that has no field of its own.
@@ -195,8 +196,8 @@ impl Schema {
     /// Makes of an object of a built-in kind what Go makes of it: without what it leaves out, with defaults, and with
     /// what it writes though it is empty. Whether there was room for all of that: 3 MiB in one object.
     #[must_use]
-    pub(crate) fn settle(&self, object: &mut Value) -> bool {
-        settle::settle(self, object)
+    pub(crate) fn settle(&self, object: &mut Value, stage: Stage) -> bool {
+        settle::settle(self, object, stage)
     }
 
     /// What Go writes of an object of a built-in kind in which nothing is set.

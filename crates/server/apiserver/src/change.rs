@@ -153,7 +153,8 @@ impl Change {
                 if !value.is_object() {
                     return Err(Status::bad_request("the patch does not leave an object"));
                 }
-                incoming::patched(target, value, findings, query.field_validation)?
+                incoming::patched(target, value, findings, query.field_validation)
+                    .map_err(|status| incoming::unreadable(status, || self.shown(target, live)))?
             }
         };
         if !self.is_patch() {
@@ -161,6 +162,19 @@ impl Change {
         }
         let managed = books::updated(target, live, &mut value, query.author(now));
         Ok(Booked { value, managed, warnings })
+    }
+
+    /// What the real server shows of a patch that leaves nothing readable: what it leaves, with all its books, or itself.
+    fn shown(&self, target: &Target, live: Live<'_>) -> String {
+        if let Self::StrategicPatch(patch, _) = self {
+            return scale::go_text(patch);
+        }
+        let mut value = live.object.clone();
+        live.managed.write_to(&mut value);
+        // It could be patched before.
+        let _ = self.patch_value(target, &mut value);
+        incoming::whole_numbers(&mut value);
+        value.to_string()
     }
 
     /// The object after its scale was changed.

@@ -13,7 +13,8 @@ pub(crate) fn bump(target: &Target, object: &mut Value, old: &Value) {
         Counted::Never | Counted::Once => false,
         Counted::Content => is_content_changed(target, object, old),
         Counted::ContentAndAnnotations => {
-            is_content_changed(target, object, old) || object["metadata"]["annotations"] != old["metadata"]["annotations"]
+            is_content_changed(target, object, old)
+                || object["metadata"]["annotations"] != old["metadata"]["annotations"]
         }
         Counted::ContentAndLabels => {
             is_content_changed(target, object, old) || object["metadata"]["labels"] != old["metadata"]["labels"]
