@@ -1,5 +1,7 @@
 //! What the author of an object that is taken should know.
 
+mod pods;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -17,13 +19,38 @@ pub(crate) fn advice(target: &Target, object: &Value, old: Option<&Value>) -> Ve
         let warnings = concert_schema::definition_warnings(object).into_iter();
         advice.extend(warnings.filter(|warning| !before.contains(warning)));
     }
-    let outside = |object: &Value| object["spec"]["externalIPs"].as_array().is_some_and(|list| !list.is_empty());
-    if target.resource.id == *SERVICES && outside(object) && !old.is_some_and(outside) {
-        let told = "spec.externalIPs is deprecated and may no longer be implemented in some clusters";
-        advice.push(told.to_owned());
+    if target.resource.id == *SERVICES && target.part == Part::Whole {
+        advice.extend(service_advice(&object["spec"]).into_iter().map(str::to_owned));
+    }
+    if let (Some(builtin), Part::Whole) = (target.version().builtin, target.part) {
+        advice.extend(pods::advice(&builtin.gvk.group, &builtin.gvk.kind, object, old));
     }
     if object["kind"] == "Secret" && object["type"] == "kubernetes.io/tls" && !target.resource.is_custom() {
         advice.extend(pem_warning(object));
+    }
+    advice
+}
+
+/// What is of no use, or will be of none.
+fn service_advice(spec: &Value) -> Vec<&'static str> {
+    let outside = spec["externalIPs"].as_array().is_some_and(|list| !list.is_empty());
+    let is_name = spec["type"] == "ExternalName";
+    let mut advice = Vec::new();
+    if spec["clusterIP"] == "None" {
+        if outside {
+            advice.push("spec.externalIPs is ignored for headless services");
+        }
+        if spec["sessionAffinity"] != "None" {
+            advice.push("spec.SessionAffinity is ignored for headless services");
+        }
+    } else if outside && !is_name {
+        advice.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters");
+    }
+    if outside && is_name {
+        advice.push("spec.externalIPs is ignored when spec.type is \"ExternalName\"");
+    }
+    if !is_name && spec["externalName"].as_str().is_some_and(|name| !name.is_empty()) {
+        advice.push("spec.externalName is ignored when spec.type is not \"ExternalName\"");
     }
     advice
 }

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use concert_api::{Fault, FieldError, FieldErrors, Gvk, Status, Time};
+use concert_api::{Fault, FieldError, FieldErrors, Gvk, Status, Time, meta};
 use concert_merge::{
     Author, Endpoint, FieldSet, Force, Live, ManagedFields, ReplicasPath, SingleVersion, Versions, ignored_by_builtin,
     ignored_by_custom,
@@ -158,12 +158,28 @@ impl<'a> ScaleBooks<'a> {
         let endpoint = endpoint_of_scale().ok_or_else(|| Status::internal("scales are not known"))?;
         let live = Live { object: before, managed: &self.scale };
         let applied = endpoint.apply(live, config, query.author(now), force(query)).map_err(|error| error.status())?;
+        if self.target.resource.is_custom() && applied.changed {
+            return Err(unconvertible(endpoint.gvk, config));
+        }
         Ok((applied.object, self.back(&applied.managed)))
     }
 
     fn back(&self, scale: &ManagedFields) -> ManagedFields {
         self.live.from_scale(scale, &self.target.version().gvk.api_version(), &views(&self.paths))
     }
+}
+
+/// The real server takes the scale of a custom resource for one itself, and cannot make one of it.
+fn unconvertible(gvk: &Gvk, config: &Value) -> Status {
+    let (namespace, name) = (meta::text(config, "namespace"), meta::text(config, "name"));
+    let version = gvk.api_version();
+    Status::failure(
+        500,
+        "",
+        format!(
+            "failed to convert new object ({namespace}/{name}; {gvk}) to proper version: request to convert CR to an invalid group/version: {version}"
+        ),
+    )
 }
 
 fn endpoint_of_scale() -> Option<Endpoint<'static>> {

@@ -213,14 +213,9 @@ impl Change {
         now: Time,
     ) -> Result<Booked, Status> {
         let applied = books::applied(target, query, live, &config.value, now)?;
-        let mut warnings = strict(config, query)?;
-        let value = if applied.changed || live.is_none() {
-            let read = incoming::patched(target, applied.object, &[], query.field_validation)?;
-            warnings.extend(read.warnings);
-            read.value
-        } else {
-            applied.object
-        };
+        let warnings = strict(config, query)?;
+        let is_made = applied.changed || live.is_none();
+        let value = if is_made { incoming::applied(target, &config.value, applied.object)? } else { applied.object };
         Ok(Booked { value, managed: applied.managed, warnings })
     }
 
@@ -247,8 +242,12 @@ impl Change {
             }
             Self::StrategicPatch(patch, findings) => {
                 let version = target.version();
+                let (api_version, kind) = (value["apiVersion"].clone(), value["kind"].clone());
                 concert_merge::strategic_merge_patch(value, patch, &version.schema, &version.gvk.kind)
                     .map_err(|error| strategic_failure(&error))?;
+                // The kind is that of the path, whatever a patch makes of it.
+                value["apiVersion"] = api_version;
+                value["kind"] = kind;
                 findings
             }
             Self::JsonPatch(patch, findings) => {

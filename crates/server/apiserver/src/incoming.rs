@@ -1,6 +1,6 @@
 //! What a client sends: decoded, checked against the path, pruned and defaulted.
 
-use concert_api::{FieldError, Status};
+use concert_api::{FieldError, Status, meta};
 use serde_json::Value;
 
 use crate::body::{self, Document, Media};
@@ -77,6 +77,38 @@ pub(crate) fn patched(
     finish(target, value, Sent::Patch(findings), validation)
 }
 
+/// Makes an object of the kind of what `config` was merged into. Its fields are known, and it is not read again.
+pub(crate) fn applied(target: &Target, config: &Value, mut value: Value) -> Result<Value, Status> {
+    whole_numbers(&mut value);
+    let version = target.version();
+    let fault = match version.builtin {
+        Some(builtin) => builtin.decode_fault(&value),
+        None => version.schema.decode_fault(&value),
+    };
+    if let Some(fault) = fault {
+        let (namespace, name) = (meta::text(config, "namespace"), meta::text(config, "name"));
+        let gvk = &version.gvk;
+        return Err(Status::failure(
+            500,
+            "",
+            format!(
+                "failed to convert new object ({namespace}/{name}; {gvk}) to proper version: unable to convert unstructured object to {gvk}: {fault}"
+            ),
+        ));
+    }
+    let roomy = match version.builtin {
+        Some(builtin) => {
+            let _ = builtin.prune(&mut value);
+            builtin.read(&mut value)
+        }
+        None => {
+            version.schema.prune_applied(&mut value);
+            version.schema.default(&mut value)
+        }
+    };
+    if roomy { Ok(value) } else { Err(too_large()) }
+}
+
 /// A patch cannot make a custom resource one of another version.
 fn check_patched_version(target: &Target, value: &Value) -> Result<(), Status> {
     let (gvk, expected) = (&target.version().gvk, target.version().gvk.api_version());
@@ -85,7 +117,7 @@ fn check_patched_version(target: &Target, value: &Value) -> Result<(), Status> {
             let error = FieldError::invalid("apiVersion", found, format!("must be {expected}"));
             let group = found.split_once('/').map_or("", |(group, _)| group);
             let sent = concert_api::Gvk { group: group.to_owned(), ..gvk.clone() };
-            Err(Status::invalid(&sent, concert_api::meta::text(value, "name"), &[error]))
+            Err(Status::invalid(&sent, meta::text(value, "name"), &[error]))
         }
         Some(_) | None => Ok(()),
     }
@@ -112,6 +144,8 @@ enum Sent<'a> {
 fn finish(target: &Target, mut value: Value, sent: Sent<'_>, validation: FieldValidation) -> Result<Incoming, Status> {
     let version = target.version();
     let kind = &version.gvk.kind;
+    // An empty list means something there.
+    let forgets = value["metadata"][MANAGED].as_array().is_some_and(Vec::is_empty);
     let unhandled =
         |why: &str| format!("{kind} in version {:?} cannot be handled as a {kind}: {why}", version.gvk.version);
     let unknown = match version.builtin {
@@ -155,20 +189,20 @@ fn finish(target: &Target, mut value: Value, sent: Sent<'_>, validation: FieldVa
             Vec::new()
         }
     };
-    // An empty list means something there.
-    let managed = take_managed(&mut value);
+    let managed = take_managed(&mut value).or_else(|| forgets.then(|| Value::Array(Vec::new())));
     let roomy = match version.builtin {
         Some(builtin) => builtin.read(&mut value),
         None => version.schema.default(&mut value),
     };
     if let Some(managed) = managed {
-        concert_api::meta::of(&mut value).insert(MANAGED.to_owned(), managed);
+        meta::of(&mut value).insert(MANAGED.to_owned(), managed);
     }
-    if !roomy {
-        let message = "the defaults of its schema make the object too large: limit is 3145728 bytes of them";
-        return Err(Status::failure(413, "RequestEntityTooLarge", message));
-    }
-    Ok(Incoming { value, warnings })
+    if roomy { Ok(Incoming { value, warnings }) } else { Err(too_large()) }
+}
+
+fn too_large() -> Status {
+    let message = "the defaults of its schema make the object too large: limit is 3145728 bytes of them";
+    Status::failure(413, "RequestEntityTooLarge", message)
 }
 
 /// Takes `metadata.managedFields` out of an object.
@@ -221,7 +255,7 @@ fn check_type(target: &Target, value: &mut Value, body: &[u8]) -> Result<(), Sta
         if kind != gvk.kind {
             let error = FieldError::invalid("kind", kind.as_str(), format!("must be {}", gvk.kind));
             let sent = concert_api::Gvk { kind, ..gvk.clone() };
-            return Err(Status::invalid(&sent, concert_api::meta::text(value, "name"), &[error]));
+            return Err(Status::invalid(&sent, meta::text(value, "name"), &[error]));
         }
         return Ok(());
     }

@@ -64,7 +64,7 @@ fn resize(object: &mut Value, sent: &Value) {
 }
 
 /// A condition says when it was written, and since when it holds.
-fn date_conditions(conditions: &mut Value, old: &Value, now: Time) {
+pub(crate) fn date_conditions(conditions: &mut Value, old: &Value, now: Time) {
     let before: Vec<Value> = old.as_array().cloned().unwrap_or_default();
     for condition in conditions.as_array_mut().into_iter().flatten().filter(|one| one.is_object()) {
         if condition["lastUpdateTime"].is_null() {

@@ -42,8 +42,8 @@ impl Server {
             release(service);
             return errors;
         }
-        if old.is_some() {
-            drop_unused(service);
+        if let Some(old) = old {
+            drop_unused(service, old);
         }
         set_families(service);
         errors.extend(set_address(service, &taken, random));
@@ -101,13 +101,40 @@ fn release(service: &mut Value) {
 }
 
 /// What only those have who are reached from outside.
-fn drop_unused(service: &mut Value) {
+fn drop_unused(service: &mut Value, old: &Value) {
+    if has_node_ports(old) && !has_node_ports(service) && node_ports(service).is_subset(&node_ports(old)) {
+        for port in service["spec"].get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
+            port.as_object_mut().map(|port| port.remove("nodePort"));
+        }
+    }
+    let is_balanced = |service: &Value| service["spec"]["type"] == "LoadBalancer";
+    for field in ["allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort"] {
+        let is_same = service["spec"].get(field) == old["spec"].get(field);
+        if let Some(spec) = service["spec"].as_object_mut().filter(|_| is_same && is_balanced(old)) {
+            if spec.get("type").is_some_and(|kind| kind != "LoadBalancer") {
+                spec.remove(field);
+            }
+        }
+    }
     let spec = &mut service["spec"];
     let external = matches!(spec["type"].as_str(), Some("NodePort" | "LoadBalancer"));
     let own = spec["externalIPs"].as_array().is_some_and(|list| !list.is_empty());
     if let Some(spec) = spec.as_object_mut().filter(|_| !external && !own) {
         spec.remove("externalTrafficPolicy");
     }
+}
+
+fn has_node_ports(service: &Value) -> bool {
+    match service["spec"]["type"].as_str() {
+        Some("NodePort") => true,
+        Some("LoadBalancer") => service["spec"]["allocateLoadBalancerNodePorts"] != false,
+        _ => false,
+    }
+}
+
+fn node_ports(service: &Value) -> BTreeSet<i64> {
+    let ports = service["spec"]["ports"].as_array().into_iter().flatten();
+    ports.filter_map(|port| port["nodePort"].as_i64()).filter(|number| *number != 0).collect()
 }
 
 fn set_families(service: &mut Value) {

@@ -274,7 +274,14 @@ impl Server {
             Part::EphemeralContainers | Part::Resize | Part::Approval => {
                 parts::merged(target.part, sent, old, self.now())
             }
-            _ => merged(target, sent, old),
+            _ => {
+                let mut object = merged(target, sent, old);
+                if target.part == Part::Status && target.resource.kind == "CertificateSigningRequest" {
+                    let (now, before) = (self.now(), &old["status"]["conditions"]);
+                    parts::date_conditions(&mut object["status"]["conditions"], before, now);
+                }
+                object
+            }
         }
     }
 
@@ -393,6 +400,7 @@ fn merged(target: &Target, sent: &Value, old: &Value) -> Value {
         if !target.resource.is_custom() {
             let mut object = sent.clone();
             object["spec"] = old["spec"].clone();
+            keep_metadata(target, &mut object, old);
             return object;
         }
         (old.clone(), sent)
@@ -408,6 +416,30 @@ fn merged(target: &Target, sent: &Value, old: &Value) -> Value {
         };
     }
     object
+}
+
+/// Through the status of most built-in kinds their metadata can be changed; not so of some.
+fn keep_metadata(target: &Target, object: &mut Value, old: &Value) {
+    let id = &target.resource.id;
+    let kept: &[&str] = match (&*id.group, &*id.resource) {
+        ("apps", "deployments") => &["labels"],
+        ("", "pods") => &["ownerReferences"],
+        (
+            "apiextensions.k8s.io" | "flowcontrol.apiserver.k8s.io" | "internal.apiserver.k8s.io" | "resource.k8s.io"
+            | "scheduling.k8s.io" | "storage.k8s.io" | "storagemigration.k8s.io",
+            _,
+        )
+        | ("certificates.k8s.io", "podcertificaterequests")
+        | ("networking.k8s.io", "servicecidrs") => &["labels", "annotations", "finalizers", "ownerReferences"],
+        _ => &[],
+    };
+    let metadata = meta::of(object);
+    for name in kept {
+        match old["metadata"].get(*name) {
+            Some(value) => metadata.insert((*name).to_owned(), value.clone()),
+            None => metadata.remove(*name),
+        };
+    }
 }
 
 /// Only `finalize` changes what holds a namespace.

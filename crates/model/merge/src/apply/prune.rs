@@ -37,7 +37,10 @@ impl Endpoint<'_> {
         let (kind, converted) = match self.moved(&merged, &own_version, &last.api_version) {
             Ok(moved) => moved,
             Err(Missing::Version) => return Ok(merged),
-            Err(Missing::Conversion(why)) => return Err(format!("failed to prune fields: {why}")),
+            Err(Missing::Conversion(why)) => {
+                let what = "failed to prune fields: failed to convert merged object to last applied version";
+                return Err(format!("{what}: {why}"));
+            }
         };
         let merged = converted;
         let last_fields = named((*last.fields).clone(), kind);
@@ -45,7 +48,7 @@ impl Endpoint<'_> {
         remove(kind, &mut pruned, &last_fields);
         let pruned = self
             .with_owned(&merged, pruned, managed, &last.api_version)
-            .map_err(|why| format!("failed to prune fields: failed add back owned items: {why}"))?;
+            .map_err(|why| format!("failed to prune fields: failed add back {why}"))?;
 
         // What nobody owned, or only others did, is not the manager's to remove.
         let mut lost = named(owned(kind, &merged), kind);
@@ -74,8 +77,9 @@ impl Endpoint<'_> {
         let first = by_version.remove(api_version).map(|fields| (api_version, fields));
         let (mut at, mut merged, mut pruned) = (api_version.to_owned(), merged.clone(), pruned);
         for (version, fields) in first.into_iter().chain(by_version) {
-            let both = self.moved(&merged, &at, version).and_then(|(kind, merged)| {
-                let (_, pruned) = self.moved(&pruned, &at, version)?;
+            let both = self.moved(&merged, &at, version).map_err(|why| why.of("merged", version));
+            let both = both.and_then(|(kind, merged)| {
+                let (_, pruned) = self.moved(&pruned, &at, version).map_err(|why| why.of("pruned", version))?;
                 Ok((kind, merged, pruned))
             });
             match both {
@@ -85,13 +89,15 @@ impl Endpoint<'_> {
                     version.clone_into(&mut at);
                 }
                 Err(Missing::Version) => {}
-                Err(Missing::Conversion(why)) => return Err(why),
+                Err(Missing::Conversion(why)) => return Err(format!("owned items: {why}")),
             }
         }
         match self.moved(&pruned, &at, api_version) {
             Ok((_, pruned)) => Ok(pruned),
             Err(Missing::Version) => Ok(merged),
-            Err(Missing::Conversion(why)) => Err(why),
+            Err(Missing::Conversion(why)) => {
+                Err(format!("dangling items: failed to convert pruned object to last applied version: {why}"))
+            }
         }
     }
 

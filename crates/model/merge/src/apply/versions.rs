@@ -53,6 +53,20 @@ pub(super) enum Missing {
     Conversion(String),
 }
 
+impl Missing {
+    /// What could not be converted to a version while fields were pruned.
+    pub(super) fn of(self, object: &str, api_version: &str) -> Self {
+        self.because(&format!("failed to convert {object} object at version {api_version}"))
+    }
+
+    fn because(self, what: &str) -> Self {
+        match self {
+            Self::Version => Self::Version,
+            Self::Conversion(why) => Self::Conversion(format!("{what}: {why}")),
+        }
+    }
+}
+
 impl<'a> Endpoint<'a> {
     /// The type of objects in a version.
     pub(super) fn kind_at(&self, api_version: &str) -> Result<Type<'a>, Missing> {
@@ -115,8 +129,11 @@ impl<'a> Comparisons<'a> {
         }
         if !self.others.contains_key(api_version) {
             let kind = self.endpoint.kind_at(api_version)?;
-            let old = self.endpoint.converted(self.old, api_version)?;
-            let new = self.endpoint.converted(self.new, api_version)?;
+            let converted = |object, which: &str| {
+                let converted = self.endpoint.converted(object, api_version);
+                converted.map_err(|why| why.because(&format!("failed to convert {which} object")))
+            };
+            let (old, new) = (converted(self.old, "old")?, converted(self.new, "new")?);
             let mut comparison = compare(kind, &old, &new);
             if let Some(ignored) = self.endpoint.versions.ignored(api_version) {
                 comparison.ignore(ignored);

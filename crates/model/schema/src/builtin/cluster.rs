@@ -5,6 +5,18 @@ use serde_json::{Value, json};
 
 use super::judge::{Judge, text, within};
 
+/// The first of the ranges is the range.
+pub(super) fn read_node(object: &mut Value) {
+    let Some(spec) = object["spec"].as_object_mut() else { return };
+    let range = spec.get("podCIDR").map(text).unwrap_or_default().to_owned();
+    let first = spec.get("podCIDRs").map(|list| text(&list[0])).unwrap_or_default().to_owned();
+    if !range.is_empty() && range != first {
+        spec.insert("podCIDRs".to_owned(), json!([range]));
+    } else if !first.is_empty() {
+        spec.insert("podCIDR".to_owned(), first.into());
+    }
+}
+
 /// Nothing is put on a new node before it is ready.
 pub(super) fn prepare_node(object: &mut Value, old: Option<&Value>) {
     const KEY: &str = "node.kubernetes.io/not-ready";

@@ -9,17 +9,18 @@ use super::judge::{Judge, text, within};
 use super::quantity;
 
 pub(super) use spec::{check_spec, check_template};
+use spec::check_tolerations;
 
 /// How long a pod stays where a node does not answer: every pod tolerates that for a while.
 const TOLERATED: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 const TOLERATED_SECONDS: i64 = 300;
 
 pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
+    let Some(spec) = within(object, &["spec"]) else { return };
+    tolerate(spec);
     if old.is_some() {
         return;
     }
-    let Some(spec) = within(object, &["spec"]) else { return };
-    tolerate(spec);
     if !spec.contains_key("priority") {
         spec.insert("priority".to_owned(), 0.into());
         spec.insert("preemptionPolicy".to_owned(), "PreemptLowerPriority".into());
@@ -33,6 +34,18 @@ pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
         }]);
     }
     object["status"] = status;
+}
+
+/// The first of the addresses is the address.
+pub(super) fn read(object: &mut Value) {
+    let Some(status) = object["status"].as_object_mut() else { return };
+    let address = status.get("podIP").map(text).unwrap_or_default().to_owned();
+    let first = status.get("podIPs").map(|list| text(&list[0]["ip"])).unwrap_or_default().to_owned();
+    if !address.is_empty() && address != first {
+        status.insert("podIPs".to_owned(), json!([{"ip": address}]));
+    } else if !first.is_empty() {
+        status.insert("podIP".to_owned(), first.into());
+    }
 }
 
 fn tolerate(spec: &mut Map<String, Value>) {
@@ -89,6 +102,16 @@ pub(super) fn check(object: &Value, old: Option<&Value>) -> FieldErrors {
 /// Of a pod's spec only images, some tolerations and the deadline change.
 fn check_change(object: &Value, old: &Value, judge: &mut Judge) {
     let (mut new, mut before) = (object["spec"].clone(), old["spec"].clone());
+    for list in ["containers", "initContainers"] {
+        if new[list].as_array().map_or(0, Vec::len) != before[list].as_array().map_or(0, Vec::len) {
+            judge.forbidden(format!("spec.{list}"), "pod updates may not add or remove containers");
+            return;
+        }
+    }
+    if !check_deadline(&new["activeDeadlineSeconds"], &before["activeDeadlineSeconds"], judge) {
+        return;
+    }
+    check_added_tolerations(&new["tolerations"], &before["tolerations"], judge);
     for spec in [&mut new, &mut before] {
         strip(spec);
     }
@@ -101,6 +124,45 @@ fn check_change(object: &Value, old: &Value, judge: &mut Judge) {
             judge.text(&container["image"], &format!("{place}.image"));
         }
     }
+}
+
+/// A deadline only comes nearer; whether to go on.
+fn check_deadline(new: &Value, old: &Value, judge: &mut Judge) -> bool {
+    const FIELD: &str = "spec.activeDeadlineSeconds";
+    match (new.as_i64(), old.as_i64()) {
+        (Some(new), _) if !(0..=i64::from(i32::MAX)).contains(&new) => {
+            judge.invalid(FIELD, new, "must be between 0 and 2147483647, inclusive");
+            false
+        }
+        (Some(new), Some(old)) if old < new => {
+            judge.invalid(FIELD, new, "must be less than or equal to previous value");
+            false
+        }
+        (None, Some(_)) => {
+            judge.invalid(FIELD, Value::Null, "must not update from a positive integer to nil value");
+            true
+        }
+        _ => true,
+    }
+}
+
+/// What was tolerated stays so, but for how long.
+fn check_added_tolerations(new: &Value, old: &Value, judge: &mut Judge) {
+    let timeless = |toleration: &Value| {
+        let mut toleration = toleration.clone();
+        if let Some(members) = toleration.as_object_mut() {
+            members.remove("tolerationSeconds");
+        }
+        toleration
+    };
+    let there: Vec<Value> = new.as_array().into_iter().flatten().map(timeless).collect();
+    for before in old.as_array().into_iter().flatten() {
+        if !there.contains(&timeless(before)) {
+            let detail = "existing toleration can not be modified except its tolerationSeconds";
+            judge.forbidden("spec.tolerations", detail);
+        }
+    }
+    check_tolerations(new, "spec.tolerations", judge);
 }
 
 /// Takes away what may change, and what its own paths change.

@@ -106,6 +106,25 @@ pub(super) fn prepare_stateful_set(object: &mut Value, _old: Option<&Value>) {
     }
 }
 
+/// The set as its pods will be: claims that are made for them are volumes, and some names are given to them.
+fn with_claims(object: &Value) -> Value {
+    let mut object = object.clone();
+    let claims = object["spec"]["volumeClaimTemplates"].as_array().cloned().unwrap_or_default();
+    let Some(spec) = within(&mut object, &["spec", "template", "spec"]) else { return object };
+    spec.remove("subdomain");
+    spec.remove("hostname");
+    if claims.is_empty() {
+        return object;
+    }
+    let name = |claim: &Value| claim["metadata"]["name"].clone();
+    let made = claims.iter().map(|claim| json!({"name": name(claim), "persistentVolumeClaim": {"claimName": name(claim)}}));
+    let said = spec.get("volumes").and_then(Value::as_array).cloned().unwrap_or_default();
+    let others = said.into_iter().filter(|volume| !claims.iter().any(|claim| name(claim) == volume["name"]));
+    let volumes: Vec<Value> = made.chain(others).collect();
+    spec.insert("volumes".to_owned(), volumes.into());
+    object
+}
+
 pub(super) fn check_stateful_set(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut judge = Judge::default();
     let spec = &object["spec"];
@@ -114,7 +133,7 @@ pub(super) fn check_stateful_set(object: &Value, old: Option<&Value>) -> FieldEr
         judge.invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'");
     }
     judge.not_negative(spec, &["replicas", "minReadySeconds"], "spec");
-    check_running(object, "statefulset", &mut judge);
+    check_running(&with_claims(object), "statefulset", &mut judge);
     if let Some(old) = old {
         for field in ["selector", "volumeClaimTemplates", "serviceName", "podManagementPolicy"] {
             judge.fixed(&spec[field], &old["spec"][field], &format!("spec.{field}"));

@@ -65,7 +65,13 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
     (
         "",
         "Node",
-        Habits { prepare: cluster::prepare_node, cells: Some(cells::cluster::node), keeps_status: true, ..PLAIN },
+        Habits {
+            read: cluster::read_node,
+            prepare: cluster::prepare_node,
+            cells: Some(cells::cluster::node),
+            keeps_status: true,
+            ..PLAIN
+        },
     ),
     (
         "",
@@ -90,7 +96,14 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
     (
         "",
         "Pod",
-        Habits { prepare: pod::prepare, check: pod::check, cells: Some(cells::pod::cells), returned: true, ..COUNTED },
+        Habits {
+            read: pod::read,
+            prepare: pod::prepare,
+            check: pod::check,
+            cells: Some(cells::pod::cells),
+            returned: true,
+            ..COUNTED
+        },
     ),
     ("", "PodTemplate", Habits { cells: Some(cells::workload::pod_template), returned: true, ..COUNTED }),
     (

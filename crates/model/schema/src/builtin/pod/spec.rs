@@ -12,6 +12,40 @@ use crate::builtin::quantity;
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
 const PROBES: [&str; 3] = ["livenessProbe", "readinessProbe", "startupProbe"];
 
+/// Where the content of a volume can come from, in the order in which it is looked for.
+const SOURCES: [&str; 30] = [
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "flocker",
+    "persistentVolumeClaim",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "quobyte",
+    "downwardAPI",
+    "fc",
+    "flexVolume",
+    "configMap",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "storageos",
+    "projected",
+    "scaleIO",
+    "csi",
+    "ephemeral",
+    "image",
+];
+
 /// What pods are made from.
 pub(in crate::builtin) fn check_template(template: &Value, path: &str, judge: &mut Judge) {
     check_template_metadata(template, path, judge);
@@ -54,6 +88,7 @@ pub(in crate::builtin) fn check_spec(spec: &Value, path: &str, judge: &mut Judge
             judge.invalid(format!("{path}.{field}"), value, fault);
         }
     }
+    check_tolerations(&spec["tolerations"], &format!("{path}.tolerations"), judge);
     if let Some(seconds) = spec["activeDeadlineSeconds"].as_i64().filter(|seconds| *seconds < 1) {
         judge.invalid(format!("{path}.activeDeadlineSeconds"), seconds, "must be between 1 and 2147483647, inclusive");
     }
@@ -65,18 +100,40 @@ pub(in crate::builtin) fn check_spec(spec: &Value, path: &str, judge: &mut Judge
     }
 }
 
+/// Which taints a pod tolerates, and how.
+pub(super) fn check_tolerations(tolerations: &Value, path: &str, judge: &mut Judge) {
+    const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+    for (place, one) in items(tolerations, path) {
+        let (operator, effect, value) = (text(&one["operator"]), text(&one["effect"]), text(&one["value"]));
+        let field = format!("{place}.operator");
+        if text(&one["key"]).is_empty() && operator != "Exists" {
+            let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+            judge.invalid(&field, operator, detail);
+        }
+        if one["tolerationSeconds"].is_i64() && effect != "NoExecute" {
+            let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+            judge.invalid(format!("{place}.effect"), effect, detail);
+        }
+        match operator {
+            "Exists" if !value.is_empty() => {
+                judge.invalid(&field, value, "value must be empty when `operator` is 'Exists'");
+            }
+            "" | "Equal" | "Exists" => {}
+            other => judge.not_supported(other, &["Equal", "Exists"], &field),
+        }
+        if !effect.is_empty() && !EFFECTS.contains(&effect) {
+            judge.not_supported(effect, &EFFECTS, &format!("{place}.effect"));
+        }
+    }
+}
+
 /// The names of the volumes that are as they should be.
 fn check_volumes(volumes: &Value, path: &str, judge: &mut Judge) -> BTreeSet<String> {
     let mut known = BTreeSet::new();
     for (place, volume) in items(volumes, path) {
         let before = judge.errors.len();
-        let sources = volume.as_object().map_or(0, |members| members.keys().filter(|name| *name != "name").count());
-        if sources > 1 {
-            let mut names: Vec<&String> = volume.as_object().into_iter().flatten().map(|(name, _)| name).collect();
-            names.retain(|name| *name != "name");
-            if let Some(second) = names.get(1) {
-                judge.forbidden(format!("{place}.{second}"), "may not specify more than 1 volume type");
-            }
+        for further in SOURCES.iter().filter(|name| volume[**name].is_object()).skip(1) {
+            judge.forbidden(format!("{place}.{further}"), "may not specify more than 1 volume type");
         }
         check_source(volume, &place, judge);
         judge.label(&volume["name"], &format!("{place}.name"));
