@@ -63,6 +63,11 @@ impl Versions for Target {
         self.at_version(api_version).map(|version| &version.schema)
     }
 
+    fn refused(&self, api_version: &str) -> Option<String> {
+        let why = || format!("request to convert CR to an invalid group/version: {api_version}");
+        self.resource.is_custom().then(why)
+    }
+
     fn ignored(&self, api_version: &str) -> Option<&FieldSet> {
         let version = self.at_version(api_version)?;
         match version.builtin {

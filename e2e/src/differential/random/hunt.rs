@@ -58,9 +58,13 @@ impl Hunt {
     /// The differences of each scenario, however often the real server is asked.
     #[must_use]
     pub fn differences(&self, scenarios: &[Scenario]) -> Vec<Vec<String>> {
+        self.differences_after(scenarios, PLAYS)
+    }
+
+    fn differences_after(&self, scenarios: &[Scenario], plays: usize) -> Vec<Vec<String>> {
         let (real, ours) = self.play(scenarios);
         let mut found: Vec<Vec<String>> = real.iter().zip(&ours).map(|(real, ours)| differences(real, ours)).collect();
-        for _ in 1..PLAYS {
+        for _ in 1..plays {
             let left: Vec<usize> = (0..found.len()).filter(|place| !found[*place].is_empty()).collect();
             if left.is_empty() {
                 break;
@@ -77,7 +81,7 @@ impl Hunt {
     #[must_use]
     pub fn shrunk(&self, scenario: &Scenario) -> Found {
         let differs = |scenarios: &[Scenario]| {
-            let found = self.differences(scenarios);
+            let found = self.differences_after(scenarios, 2);
             found.into_iter().map(|differences| !differences.is_empty()).collect()
         };
         let smallest = shrink(scenario.clone(), &differs);

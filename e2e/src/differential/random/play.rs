@@ -28,7 +28,9 @@ pub(super) struct Play<'a> {
 
 impl<'a> Play<'a> {
     pub(super) fn new(dice: &'a mut Dice, subject: &'a Subject) -> Self {
-        let (wild, managers) = (dice.one_in(4), 2 + dice.place(3));
+        // The embedded server does not know all rules of the built-in kinds, so their objects are as they should be.
+        let wild = subject.definition.is_some() && dice.one_in(4);
+        let managers = 2 + dice.place(3);
         Self { dice, subject, wild, managers, configurations: BTreeMap::new() }
     }
 
@@ -215,7 +217,8 @@ impl<'a> Play<'a> {
     }
 
     fn values(&mut self, detail: Detail) -> Values<'_> {
-        Values { dice: self.dice, wild: self.wild, partial: detail == Detail::Partial }
+        let nulls = self.subject.definition.is_some();
+        Values { dice: self.dice, wild: self.wild, nulls, partial: detail == Detail::Partial }
     }
 
     fn options(&mut self) -> String {

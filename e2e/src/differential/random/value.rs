@@ -15,6 +15,8 @@ pub(super) struct Values<'a> {
     pub(super) dice: &'a mut Dice,
     /// Now and then a value has the wrong type, an unknown member, or an item twice.
     pub(super) wild: bool,
+    /// Now and then a value is null, though it may not be.
+    pub(super) nulls: bool,
     /// Members that are needed may be left out, for others have said them.
     pub(super) partial: bool,
 }
@@ -22,7 +24,7 @@ pub(super) struct Values<'a> {
 impl Values<'_> {
     /// A value for the shape.
     pub(super) fn value(&mut self, shape: &Shape) -> Value {
-        if self.dice.one_in(if shape.nullable { 6 } else { 60 }) {
+        if self.nulls && self.dice.one_in(if shape.nullable { 6 } else { 60 }) {
             return Value::Null;
         }
         if self.wild && self.dice.one_in(25) {

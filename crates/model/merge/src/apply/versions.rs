@@ -19,6 +19,11 @@ pub trait Versions {
     /// The schema of a version (an `apiVersion`); `None` if the kind does not have it, or not any more.
     fn schema(&self, api_version: &str) -> Option<&Schema>;
 
+    /// Why nothing can be converted to a version that the kind does not have; `None` if who wrote in it is forgotten.
+    fn refused(&self, _api_version: &str) -> Option<String> {
+        None
+    }
+
     /// What managers of that version never own; as [`Endpoint::ignored`] for that of the request.
     fn ignored(&self, _api_version: &str) -> Option<&FieldSet> {
         None
@@ -73,7 +78,15 @@ impl<'a> Endpoint<'a> {
         if api_version == self.gvk.api_version() {
             return Ok(Type::of_object(self.schema));
         }
-        self.versions.schema(api_version).map(Type::of_object).ok_or(Missing::Version)
+        let schema = self.versions.schema(api_version).ok_or_else(|| self.missing(api_version))?;
+        Ok(Type::of_object(schema))
+    }
+
+    fn missing(&self, api_version: &str) -> Missing {
+        if api_version.matches('/').count() > 1 {
+            return Missing::Conversion(format!("unexpected GroupVersion string: {api_version}"));
+        }
+        self.versions.refused(api_version).map_or(Missing::Version, Missing::Conversion)
     }
 
     /// An object in another version, checked.
@@ -89,7 +102,14 @@ impl<'a> Endpoint<'a> {
         let own = self.gvk.api_version();
         let mut failed = None;
         managed.entries_mut().retain_mut(|entry| {
-            let Ok(kind) = self.kind_at(&entry.api_version) else { return false };
+            let kind = match self.kind_at(&entry.api_version) {
+                Ok(kind) => kind,
+                Err(Missing::Version) => return false,
+                Err(Missing::Conversion(why)) => {
+                    failed = Some(why);
+                    return true;
+                }
+            };
             if entry.api_version != own
                 && let Err(Missing::Conversion(why)) = self.converted(live, &entry.api_version)
             {

@@ -160,6 +160,7 @@ fn check_added_tolerations(new: &Value, old: &Value, judge: &mut Judge) {
         if !there.contains(&timeless(before)) {
             let detail = "existing toleration can not be modified except its tolerationSeconds";
             judge.forbidden("spec.tolerations", detail);
+            return;
         }
     }
     check_tolerations(new, "spec.tolerations", judge);
