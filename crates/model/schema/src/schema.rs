@@ -18,7 +18,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use concert_api::{FieldError, FieldErrors};
 use serde_json::Value;
@@ -107,25 +107,39 @@ struct Node {
     items: Option<Schema>,
     required: Vec<String>,
     default: Option<Value>,
-    choices: Vec<Value>,
-    bounds: number::Bounds,
-    sizes: Sizes,
-    pattern: Option<Pattern>,
+    /// What few nodes have; see [`Node::limits`].
+    limits: Option<Box<Limits>>,
     list_type: Option<ListType>,
     atomic_map: bool,
-    all_of: Vec<Schema>,
-    any_of: Vec<Schema>,
-    one_of: Vec<Schema>,
-    not: Option<Schema>,
     rules: Vec<Value>,
     /// The rules, compiled when they are first needed.
-    compiled: OnceLock<rules::Compiled>,
+    compiled: OnceLock<Box<rules::Compiled>>,
     /// Whether there are rules here or below.
     ruled: OnceLock<bool>,
     patch_strategy: String,
     patch_merge_key: String,
     /// The struct that an object of a built-in kind is read into.
     structure: Option<Box<settle::Structure>>,
+}
+
+/// What a value may be beyond its type. Most nodes say nothing about that, and a definition has many nodes.
+#[derive(Debug, Default)]
+struct Limits {
+    choices: Vec<Value>,
+    bounds: number::Bounds,
+    sizes: Sizes,
+    pattern: Option<Pattern>,
+    all_of: Vec<Schema>,
+    any_of: Vec<Schema>,
+    one_of: Vec<Schema>,
+    not: Option<Schema>,
+}
+
+impl Node {
+    fn limits(&self) -> &Limits {
+        static NONE: LazyLock<Limits> = LazyLock::new(Limits::default);
+        self.limits.as_deref().unwrap_or(&NONE)
+    }
 }
 
 #[derive(Debug, Default)]

@@ -48,10 +48,8 @@ pub(crate) struct Version {
     /// Fields that field selectors may name, beside those of metadata.
     pub(crate) selectable: Vec<JsonPath>,
     pub(crate) schema: Schema,
-    /// The schema of a custom resource as it was written, for OpenAPI.
-    pub(crate) openapi: Value,
-    /// The bytes of that.
-    pub(crate) schema_length: usize,
+    /// The schema of a custom resource as it was written, for OpenAPI: as JSON text, a tree takes twenty times the room.
+    pub(crate) openapi: Box<str>,
     columns: Vec<Column>,
     /// The built-in kind; `None` for custom resources.
     pub(crate) builtin: Option<&'static Builtin>,
@@ -121,8 +119,7 @@ impl Resource {
             scale: version.scale,
             selectable: version.selectable,
             schema: version.schema,
-            schema_length: version.openapi.to_string().len(),
-            openapi: version.openapi,
+            openapi: version.openapi.to_string().into(),
             columns: version.columns,
             builtin: None,
             deprecated: version.deprecation_warning,
@@ -155,9 +152,8 @@ impl Version {
             scale: builtin.part("scale").map(|_| scale::of_workloads()),
             selectable: Vec::new(),
             schema: builtin.schema.clone(),
-            openapi: Value::Null,
+            openapi: Box::default(),
             empty: Value::Null,
-            schema_length: 0,
             columns: Vec::new(),
             builtin: Some(builtin),
             deprecated: deprecated(&builtin.gvk).map(str::to_owned),
@@ -323,7 +319,9 @@ fn compile(entry: &crate::beside::Stored, before: &Kinds) -> Option<Arc<Resource
     let same = before.resources.get(&id).filter(|old| {
         old.versions.len() == definition.versions.len()
             && old.versions.iter().zip(&definition.versions).all(|(a, b)| {
-                a.gvk.version == b.name && a.openapi == b.openapi && (a.storage, a.status) == (b.storage, b.has_status)
+                a.gvk.version == b.name
+                    && *a.openapi == b.openapi.to_string()
+                    && (a.storage, a.status) == (b.storage, b.has_status)
             })
     });
     let since = same.map_or(entry.revision, |old| old.since);

@@ -154,8 +154,8 @@ fn most_children(schema: &Schema) -> Option<u64> {
     let node = schema.node();
     let most = match (node.kind, &node.additional) {
         (Some(Kind::Object), Additional::Unsaid) => return Some(1),
-        (Some(Kind::Object), _) => node.sizes.max_properties?,
-        (Some(Kind::Array), _) => node.sizes.max_items?,
+        (Some(Kind::Object), _) => node.limits().sizes.max_properties?,
+        (Some(Kind::Array), _) => node.limits().sizes.max_items?,
         _ => return Some(1),
     };
     Some(u64::try_from(most).unwrap_or(0))
