@@ -36,6 +36,7 @@ mod beside;
 mod body;
 mod change;
 mod collect;
+mod components;
 mod contents;
 mod definition;
 mod delete;
