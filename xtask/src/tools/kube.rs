@@ -153,9 +153,11 @@ fn build(workspace: &Path) -> Result<Vec<(&'static str, PathBuf)>> {
         Progress::Line(line) if line.starts_with('{') => programs.extend(program(line)),
         Progress::Line(line) => {
             said.push(line.to_owned());
-            compiled += usize::from(line.trim_start().starts_with("Compiling "));
-            if compiled % OFTEN == 0 {
-                println!("     … {compiled} crates so far, {}", Human(watch.elapsed()));
+            if line.trim_start().starts_with("Compiling ") {
+                compiled += 1;
+                if compiled % OFTEN == 0 {
+                    println!("     … {compiled} crates so far, {}", Human(watch.elapsed()));
+                }
             }
         }
         Progress::Silent(since) => println!("     … {compiled} crates so far, {}", Human(since)),
