@@ -53,6 +53,7 @@ mod patience;
 mod process;
 mod reaper;
 mod scratch;
+pub mod session;
 
 pub use actor::{Actor, Reconciler, definitions};
 pub use api::{Answer, Api, Change, Connection, Request, Response, Watch};

@@ -130,6 +130,7 @@ pub struct Builtin {
     /// Its schema.
     pub schema: Schema,
     columns: OnceLock<Vec<Column>>,
+    zero: OnceLock<Value>,
     habits: &'static Habits,
     /// The columns as the real server describes them.
     described: Value,
@@ -270,6 +271,7 @@ impl Builtin {
             schema_name,
             schema: definition(schema_name)?,
             columns: OnceLock::new(),
+            zero: OnceLock::new(),
             habits,
             described: source["columns"].clone(),
             gvk,
@@ -332,6 +334,17 @@ impl Builtin {
     /// Removes unknown members; gives back their paths, sorted.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         self.schema.prune_struct(object)
+    }
+
+    /// An object in which nothing is set, as Go writes it: with apiVersion and kind, and without defaults.
+    #[must_use]
+    pub fn zero(&self) -> &Value {
+        self.zero.get_or_init(|| {
+            let mut zero = self.schema.zero();
+            zero["apiVersion"] = self.gvk.api_version().into();
+            zero["kind"] = self.gvk.kind.clone().into();
+            zero
+        })
     }
 
     /// Makes of an object what Go makes of it when it reads it: without what is empty, with defaults. Whether there was

@@ -199,6 +199,11 @@ impl Schema {
         settle::settle(self, object)
     }
 
+    /// What Go writes of an object of a built-in kind in which nothing is set.
+    pub(crate) fn zero(&self) -> Value {
+        settle::zero(self)
+    }
+
     /// Removes what the schema does not know, and nulls that are neither nullable nor defaulted. Gives back the paths of
     /// what was unknown, as `spec.list[0].x`, sorted. `apiVersion`, `kind` and `metadata` are known.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {

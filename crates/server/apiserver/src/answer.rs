@@ -29,7 +29,7 @@ use crate::read::Page;
 use crate::read::pieces::Writer;
 use crate::respond::{self, Body, Count, Form, Offer};
 use crate::scale;
-use crate::target::{Part, Query, Route, Target, plain, route};
+use crate::target::{Part, Query, Route, Target, plain, program, route};
 use crate::write::Written;
 
 /// Larger request bodies are refused, as by the real server.
@@ -105,7 +105,8 @@ impl Server {
                 let watched = path.watched;
                 let answer = async {
                     let query = Query::parse(&parts.method, parts.uri.query().unwrap_or_default())?;
-                    let query = Query { caller, watch: query.watch || watched, watched_one: watched, ..query };
+                    let program = program(&parts.headers);
+                    let query = Query { caller, program, watch: query.watch || watched, watched_one: watched, ..query };
                     if watched && parts.method != Method::GET {
                         return Err(Status::method_not_allowed());
                     }
@@ -180,7 +181,7 @@ impl Server {
     {
         let answer = async {
             let query = Query::parse(&parts.method, parts.uri.query().unwrap_or_default())?;
-            let query = Query { caller, ..query };
+            let query = Query { caller, program: program(&parts.headers), ..query };
             if parts.method != Method::POST {
                 return Err(Status::method_not_allowed());
             }

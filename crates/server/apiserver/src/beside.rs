@@ -2,10 +2,14 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
 use concert_api::{Gvk, Object, OwnerReference};
+use concert_merge::ManagedFields;
 use concert_store::{Beside, Entry, Key};
+
+use crate::incoming::MANAGED;
 
 /// Found once, when an object is written.
 #[derive(Debug)]
@@ -16,6 +20,8 @@ pub(crate) struct Parsed {
     pub(crate) object: Option<Object>,
     /// Who it belongs to, for garbage collection.
     pub(crate) owners: Vec<OwnerReference>,
+    /// Who owns which of its fields, once somebody has asked or written it.
+    managed: OnceLock<ManagedFields>,
 }
 
 /// A stored object.
@@ -26,7 +32,7 @@ impl Beside for Parsed {
         let object = Object::parse(bytes.clone()).ok();
         let labels = object.as_ref().map(Object::labels).unwrap_or_default();
         let owners = object.as_ref().map(Object::owners).unwrap_or_default();
-        Self { labels, object, owners }
+        Self { labels, object, owners, managed: OnceLock::new() }
     }
 }
 
@@ -45,6 +51,21 @@ impl Parsed {
     /// Its uid; empty if it has none.
     pub(crate) fn uid(&self) -> Cow<'_, str> {
         self.object.as_ref().map(Object::uid).unwrap_or_default()
+    }
+
+    /// Who owns which of its fields; what cannot be read is nobody's.
+    pub(crate) fn managed(&self) -> &ManagedFields {
+        self.managed.get_or_init(|| {
+            let raw = self.object.as_ref().and_then(|object| object.field(&["metadata", MANAGED]));
+            let value = raw.and_then(|raw| serde_json::from_slice(raw).ok());
+            value.and_then(|value| ManagedFields::parse(&value).ok()).unwrap_or_default()
+        })
+    }
+
+    /// Keeps what the writer knows of it.
+    pub(crate) fn keep(&self, managed: ManagedFields) {
+        // Whoever read it meanwhile has found the same.
+        let _ = self.managed.set(managed);
     }
 
     /// The text of a field, for field selectors; empty if absent.

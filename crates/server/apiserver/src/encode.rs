@@ -1,12 +1,16 @@
 //! Between trees and the bytes that are stored and sent.
 
+use std::fmt;
+
 use bytes::Bytes;
 use concert_api::{Gvk, Status};
 use concert_schema::convert;
 use concert_store::Draft;
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::beside::{Layout, Stored, beginning};
+use crate::incoming::{MANAGED, take_managed};
 use crate::kinds::{Resource, Version};
 
 /// The bytes to be stored but for their revision, in the storage version: what that one's schema does not know goes.
@@ -104,6 +108,59 @@ pub(crate) fn tree(resource: &Resource, version: &Version, entry: &Stored) -> Re
         version.schema.prune(&mut value);
     }
     Ok(value)
+}
+
+/// A stored object as a tree in this version, without its `managedFields`, which are kept parsed beside it.
+pub(crate) fn apart(resource: &Resource, version: &Version, entry: &Stored) -> Result<Value, Status> {
+    if version.stored().is_some() || is_other(resource, version, entry) {
+        let mut value = tree(resource, version, entry)?;
+        take_managed(&mut value);
+        return Ok(value);
+    }
+    let mut reader = serde_json::Deserializer::from_slice(&entry.bytes);
+    Without { path: &["metadata", MANAGED] }.deserialize(&mut reader).map_err(Status::internal)
+}
+
+/// Reads a tree that lacks what is at a path.
+#[derive(Clone, Copy)]
+struct Without<'a> {
+    path: &'a [&'a str],
+}
+
+impl<'de> DeserializeSeed<'de> for Without<'_> {
+    type Value = Value;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Without<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(name) = members.next_key::<String>()? {
+            match self.path {
+                [last] if name == *last => {
+                    members.next_value::<IgnoredAny>()?;
+                }
+                [first, rest @ ..] if name == *first => {
+                    let value = members.next_value_seed(Without { path: rest })?;
+                    map.insert(name, value);
+                }
+                _ => {
+                    let value = members.next_value()?;
+                    map.insert(name, value);
+                }
+            }
+        }
+        Ok(Value::Object(map))
+    }
 }
 
 /// A stored object as bytes in this version: nearly always the stored bytes themselves.

@@ -6,6 +6,8 @@ use serde_json::Value;
 use crate::body::{self, Document, Media};
 use crate::target::{FieldValidation, Target};
 
+/// Where metadata says who owns which field.
+pub(crate) const MANAGED: &str = "managedFields";
 /// Versions of built-in kinds that are understood, though not at every path.
 const UNDERSTOOD: [(&str, &str); 9] = [
     ("apiextensions.k8s.io", "apiextensions.k8s.io/v1beta1"),
@@ -155,10 +157,15 @@ fn finish(target: &Target, mut value: Value, sent: Sent<'_>, validation: FieldVa
             Vec::new()
         }
     };
+    // An empty list means something there.
+    let managed = take_managed(&mut value);
     let roomy = match version.builtin {
         Some(builtin) => builtin.settle(&mut value),
         None => version.schema.default(&mut value),
     };
+    if let Some(managed) = managed {
+        concert_api::meta::of(&mut value).insert(MANAGED.to_owned(), managed);
+    }
     if !roomy {
         let message = "the defaults of its schema make the object too large: limit is 3145728 bytes of them";
         return Err(Status::failure(413, "RequestEntityTooLarge", message));
@@ -166,8 +173,13 @@ fn finish(target: &Target, mut value: Value, sent: Sent<'_>, validation: FieldVa
     Ok(Incoming { value, warnings })
 }
 
+/// Takes `metadata.managedFields` out of an object.
+pub(crate) fn take_managed(object: &mut Value) -> Option<Value> {
+    object.get_mut("metadata")?.as_object_mut()?.remove(MANAGED)
+}
+
 /// `1.0` becomes `1`, as Go writes it again; an integer that is none of Go's is rounded.
-fn whole_numbers(value: &mut Value) {
+pub(crate) fn whole_numbers(value: &mut Value) {
     /// Beyond this a double is no longer a safe integer.
     const SAFE: f64 = 9_007_199_254_740_992.0;
     match value {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use concert_api::{GroupResource, Gvk, Time};
 use concert_schema::{Builtin, Column, Definition, JsonPath, Scale, Schema, Scope, builtins};
 use concert_store::Store;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::beside::{Layout, Parsed};
 use crate::scale;
@@ -57,6 +57,8 @@ pub(crate) struct Version {
     pub(crate) builtin: Option<&'static Builtin>,
     /// Warns those who use it.
     pub(crate) deprecated: Option<String>,
+    /// An object of a custom resource in which nothing is set.
+    empty: Value,
 }
 
 impl Resource {
@@ -111,6 +113,7 @@ impl Resource {
     fn from_definition(definition: Definition, since: u64, terminating: bool) -> Self {
         let (group, kind) = (definition.group, definition.names.kind);
         let versions = definition.versions.into_iter().map(|version| Version {
+            empty: json!({"apiVersion": format!("{group}/{}", version.name), "kind": kind}),
             gvk: Gvk::new(group.as_str(), version.name, kind.as_str()),
             served: version.served,
             storage: version.storage,
@@ -153,6 +156,7 @@ impl Version {
             selectable: Vec::new(),
             schema: builtin.schema.clone(),
             openapi: Value::Null,
+            empty: Value::Null,
             schema_length: 0,
             columns: Vec::new(),
             builtin: Some(builtin),
@@ -176,6 +180,11 @@ impl Version {
             Some(builtin) => builtin.cells(object, now),
             None => self.columns.iter().map(|column| column.cell(object, now)).collect(),
         }
+    }
+
+    /// An object in which nothing is set.
+    pub(crate) fn empty(&self) -> &Value {
+        self.builtin.map_or(&self.empty, Builtin::zero)
     }
 
     /// The kind its objects are stored as, if that is another one.
@@ -233,6 +242,10 @@ pub(crate) struct Kinds {
 impl Kinds {
     pub(crate) fn get(&self, group: &str, resource: &str) -> Option<&Arc<Resource>> {
         self.resources.get(&GroupResource::new(group, resource))
+    }
+
+    pub(crate) fn of_resource(&self, id: &GroupResource) -> Option<&Arc<Resource>> {
+        self.resources.get(id)
     }
 
     /// The resource that serves this apiVersion and kind.

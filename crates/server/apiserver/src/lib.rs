@@ -34,6 +34,7 @@ mod answer;
 mod auth;
 mod beside;
 mod body;
+mod books;
 mod change;
 mod collect;
 mod components;

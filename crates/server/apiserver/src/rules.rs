@@ -22,15 +22,9 @@ pub(crate) fn prepare_new(target: &Target, object: &mut Value, now: Time, random
         return Err(Status::failure(500, "", message));
     }
     let metadata = meta::of(object);
-    for field in [
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "selfLink",
-        "resourceVersion",
-        "managedFields",
-    ] {
+    for field in
+        ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"]
+    {
         metadata.remove(field);
     }
     // Kinds that do not count changes keep what was sent.

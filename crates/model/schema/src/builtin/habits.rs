@@ -22,8 +22,8 @@ pub enum Counted {
     Content,
     /// Those, and those of annotations.
     ContentAndAnnotations,
-    /// All but those of what the server keeps.
-    Everything,
+    /// What is outside of metadata, and labels.
+    ContentAndLabels,
 }
 
 /// What a kind does.

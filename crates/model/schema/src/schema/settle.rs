@@ -145,6 +145,17 @@ fn visit(schema: &Schema, value: &mut Value, room: &mut Room) -> Option<()> {
     Some(())
 }
 
+/// What Go writes of a struct in which nothing is set.
+pub(super) fn zero(schema: &Schema) -> Value {
+    let rules = schema.node().structure.as_ref().map(|structure| structure.fields.as_slice()).unwrap_or_default();
+    let written = |rule: &Rule| {
+        let nothing = rule.nothing.clone()?;
+        let child = schema.member(rule.name).filter(|_| nothing.is_object());
+        Some((rule.name.to_owned(), child.map_or(nothing, zero)))
+    };
+    Value::Object(rules.iter().filter_map(written).collect())
+}
+
 /// What Go's `omitempty` leaves out. An object is not empty to it: that is a struct, or a map that has its own test.
 fn is_zero(value: &Value) -> bool {
     match value {

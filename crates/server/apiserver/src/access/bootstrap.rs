@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::Server;
 use crate::body::Media;
+use crate::books::SERVER;
 use crate::target::{Query, Target};
 
 /// Asked of kube-apiserver by `cargo xtask kinds`.
@@ -41,7 +42,7 @@ impl Server {
         for some in objects.chunks_mut(TOGETHER) {
             let written = futures::future::join_all(some.iter_mut().map(async |(target, object)| {
                 target.name = None;
-                self.create(target, &Query::default(), Media::Json, object.to_string().as_bytes()).await
+                self.create(target, &Query::own(SERVER), Media::Json, object.to_string().as_bytes()).await
             }));
             written.await.into_iter().try_for_each(|written| match written {
                 // Somebody was faster.

@@ -232,7 +232,7 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
         Habits {
             check: network::check_endpoint_slice,
             cells: Some(cells::network::endpoint_slice),
-            counted: Counted::Everything,
+            counted: Counted::ContentAndLabels,
             ..PLAIN
         },
     ),
