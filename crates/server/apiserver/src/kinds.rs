@@ -9,7 +9,7 @@ use concert_schema::{Builtin, Column, Definition, JsonPath, Scale, Schema, Scope
 use concert_store::Store;
 use serde_json::{Value, json};
 
-use crate::beside::Parsed;
+use crate::beside::{Layout, Parsed};
 use crate::scale;
 
 /// One resource: what its paths, its discovery entry and its objects are made from. There is one generic handler;
@@ -158,6 +158,11 @@ impl Version {
             builtin: Some(builtin),
             deprecated: deprecated(&builtin.gvk).map(str::to_owned),
         }
+    }
+
+    /// How the JSON of its objects begins.
+    pub(crate) fn layout(&self) -> Layout {
+        if self.builtin.is_some() { Layout::Struct } else { Layout::Map }
     }
 
     /// The columns of its table.
