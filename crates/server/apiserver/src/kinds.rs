@@ -212,6 +212,12 @@ pub(crate) fn definitions() -> GroupResource {
     GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions")
 }
 
+/// The resource whose objects a definition defines, by the definition's name `plural.group`.
+pub(crate) fn instances_of(definition: &str) -> GroupResource {
+    let (plural, group) = definition.split_once('.').unwrap_or((definition, ""));
+    GroupResource::new(group, plural)
+}
+
 /// The resource of roles of the whole cluster.
 pub(crate) fn cluster_roles() -> GroupResource {
     GroupResource::new("rbac.authorization.k8s.io", "clusterroles")
@@ -299,7 +305,7 @@ impl Registry {
         let mut resources = BTreeMap::new();
         for (key, entry) in snapshot.range(&definitions(), None, None) {
             let before = current.made_from.get(&*key.name).filter(|revision| **revision == entry.revision);
-            let kept = before.and_then(|_| current.resources.values().find(|one| one.id.to_string() == *key.name));
+            let kept = before.and_then(|_| current.of_resource(&instances_of(&key.name)));
             let resource = kept.cloned().or_else(|| compile(entry, &current));
             resources.extend(resource.map(|resource| (resource.id.clone(), resource)));
         }

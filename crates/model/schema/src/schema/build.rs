@@ -1,6 +1,5 @@
 //! From a schema as written to a compiled one.
 
-use std::collections::BTreeMap;
 use std::sync::{LazyLock, OnceLock};
 
 use concert_cel::Pattern;
@@ -8,8 +7,9 @@ use serde_json::{Value, json};
 
 use super::format::Format;
 use super::number::Bounds;
+use super::properties::Properties;
 use super::settle::Structure;
-use super::{Additional, Kind, Limits, ListType, Node, Schema, Sizes};
+use super::{Additional, Go, Kind, Limits, ListType, Node, Schema, Sizes};
 use crate::builtin::{self, data, render, render::View};
 
 /// Where a node says more about its values than their type.
@@ -50,8 +50,9 @@ impl Definitions {
 pub(super) fn definition(name: &'static str) -> Node {
     let definitions = Definitions { find: Some(builtin::definition) };
     let source = render::definition(name, View::Schema).unwrap_or_default();
-    let structure = data::known(name).map(|name| Box::new(Structure::of(name)));
-    Node { structure, ..node(&source, &definitions) }
+    let mut node = node(&source, &definitions);
+    node.go.get_or_insert_default().structure = data::known(name).map(Structure::of);
+    node
 }
 
 pub(super) fn schema(source: &Value, definitions: &Definitions) -> Schema {
@@ -110,9 +111,8 @@ fn node(source: &Value, definitions: &Definitions) -> Node {
     let format_name = text("format");
     Node {
         kind,
-        go_type: text("x-go-type"),
         format: (kind == Some(Kind::String)).then(|| Format::parse(&format_name)).flatten(),
-        format_name,
+        format_name: format_name.into(),
         nullable: flag("nullable"),
         int_or_string: flag("x-kubernetes-int-or-string"),
         preserve: flag("x-kubernetes-preserve-unknown-fields"),
@@ -138,15 +138,25 @@ fn node(source: &Value, definitions: &Definitions) -> Node {
         rules: source["x-kubernetes-validations"].as_array().cloned().unwrap_or_default(),
         compiled: OnceLock::new(),
         ruled: OnceLock::new(),
-        patch_strategy: text("x-kubernetes-patch-strategy"),
-        patch_merge_key: text("x-kubernetes-patch-merge-key"),
-        structure: None,
+        go: go(source),
     }
 }
 
-fn properties(source: &Value, definitions: &Definitions) -> BTreeMap<String, Schema> {
+fn go(source: &Value) -> Option<Box<Go>> {
+    let text = |name: &str| source[name].as_str().unwrap_or_default().to_owned();
+    let go = Go {
+        type_name: text("x-go-type"),
+        patch_strategy: text("x-kubernetes-patch-strategy"),
+        patch_merge_key: text("x-kubernetes-patch-merge-key"),
+        structure: None,
+    };
+    let says = [&go.type_name, &go.patch_strategy, &go.patch_merge_key].iter().any(|text| !text.is_empty());
+    says.then(|| Box::new(go))
+}
+
+fn properties(source: &Value, definitions: &Definitions) -> Properties {
     let members = source["properties"].as_object().into_iter().flatten();
-    members.map(|(name, child)| (name.clone(), schema(child, definitions))).collect()
+    members.map(|(name, child)| (name.as_str().into(), schema(child, definitions))).collect()
 }
 
 fn texts(list: &Value) -> Vec<String> {

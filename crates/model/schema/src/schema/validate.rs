@@ -59,9 +59,9 @@ fn check_type(node: &Node, value: &Value, path: &str, errors: &mut FieldErrors) 
         return;
     }
     // A float where an integer of a certain format is expected is told apart by Go types.
-    let sized = matches!(node.format_name.as_str(), "int32" | "int64");
+    let sized = matches!(&*node.format_name, "int32" | "int64");
     let (expected, found) =
-        if sized && found == "number" { (node.format_name.as_str(), "float64") } else { (expected, found) };
+        if sized && found == "number" { (&*node.format_name, "float64") } else { (expected, found) };
     let detail = format!("{path} in body must be of type {expected}: {found:?}");
     errors.push(FieldError::new(path, Fault::TypeInvalid(found.into()), detail));
 }
@@ -109,12 +109,12 @@ fn text_error(node: &Node, text: &str, path: &str) -> Option<FieldError> {
 
 fn check_number(node: &Node, value: &Value, path: &str, errors: &mut FieldErrors) {
     let integer = node.kind == Some(Kind::Integer);
-    let fits = match node.format_name.as_str() {
+    let fits = match &*node.format_name {
         "int32" if integer => value.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),
         _ => number::is_integer(value),
     };
     if integer && !fits {
-        let format = match node.format_name.as_str() {
+        let format = match &*node.format_name {
             "int32" => "with format int32",
             "int64" => "with format int64",
             _ => "(default format)",
@@ -123,7 +123,7 @@ fn check_number(node: &Node, value: &Value, path: &str, errors: &mut FieldErrors
     }
     #[expect(clippy::cast_possible_truncation, reason = "what is too large becomes infinite")]
     let too_large = value.as_f64().is_some_and(|number| (number as f32).is_infinite());
-    if node.kind == Some(Kind::Number) && node.format_name == "float" && too_large {
+    if node.kind == Some(Kind::Number) && &*node.format_name == "float" && too_large {
         errors.push(unplaced(format!("Checked value must be of type number with format float in {path}")));
     }
     node.limits().bounds.check(value, path, errors);

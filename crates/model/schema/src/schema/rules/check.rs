@@ -68,7 +68,7 @@ impl Checker {
             let at = format!("{path}.additionalProperties");
             child(self, &source["additionalProperties"], values, &at, place.uncorrelatable);
         }
-        for (name, property) in &node.properties {
+        for (name, property) in node.properties.iter() {
             let at = format!("{path}.properties[{name}]");
             child(self, &source["properties"][name], property, &at, place.uncorrelatable);
         }

@@ -56,13 +56,13 @@ fn size(of: Option<i64>) -> Option<u64> {
 fn object(node: &Node, root: bool) -> Declared {
     let mut fields = BTreeMap::new();
     let mut least_bytes = 2;
-    for (name, property) in &node.properties {
+    for (name, property) in node.properties.iter() {
         let Some(declared) = child(property) else { continue };
-        if node.required.contains(name) && property.node().default.is_none() {
+        if node.required.iter().any(|one| one == name) && property.node().default.is_none() {
             least_bytes += u64::try_from(name.len()).unwrap_or(0) + declared.least_bytes + 4;
         }
         if let Some(escaped) = escape(name) {
-            fields.insert(escaped, Field { name: name.clone(), declared: Arc::new(declared) });
+            fields.insert(escaped, Field { name: name.to_owned(), declared: Arc::new(declared) });
         }
     }
     if root && !says_its_metadata(node) {
@@ -94,7 +94,7 @@ fn add_metadata(fields: &mut BTreeMap<String, Field>) {
 
 fn text(node: &Node) -> Declared {
     let longest = size(node.limits().sizes.max_length);
-    match node.format_name.as_str() {
+    match &*node.format_name {
         "byte" => Declared::simple(Type::Bytes, longest.unwrap_or(LARGEST - 2), 2),
         "duration" => Declared::simple(Type::Duration, 32, 3),
         "date" => Declared::simple(Type::Timestamp, 12, 12),
