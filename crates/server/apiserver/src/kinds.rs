@@ -331,7 +331,7 @@ fn compile(entry: &crate::beside::Stored, before: &Kinds) -> Option<Arc<Resource
         old.versions.len() == definition.versions.len()
             && old.versions.iter().zip(&definition.versions).all(|(a, b)| {
                 a.gvk.version == b.name
-                    && *a.openapi == b.openapi.to_string()
+                    && serde_json::from_str::<Value>(&a.openapi).is_ok_and(|openapi| openapi == b.openapi)
                     && (a.storage, a.status) == (b.storage, b.has_status)
             })
     });
