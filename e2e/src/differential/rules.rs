@@ -165,8 +165,9 @@ fn established_at_once(real: &mut Entry, ours: &mut Entry) -> bool {
         if let Some(body) = entry.answer["body"].as_object_mut() {
             body.remove("status");
         }
-        if let Some(Value::Array(managed)) = entry.answer.pointer_mut("/body/metadata/managedFields") {
-            managed.retain(|entry| entry["subresource"] != "status");
+        // It has written that status, and owns it.
+        if let Some(entries) = entry.answer.pointer_mut("/body/metadata/managedFields").and_then(Value::as_array_mut) {
+            entries.retain(|entry| entry["manager"] != "kube-apiserver" || entry["subresource"] != "status");
         }
     }
     differs
