@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
-use concert_api::{Object, OwnerReference};
+use concert_api::{Gvk, Object, OwnerReference};
 use concert_merge::ManagedFields;
 use concert_store::{Beside, Entry, Key};
 
@@ -80,9 +80,22 @@ impl Parsed {
     }
 }
 
-/// How an object of this version and kind begins. All stored objects do, so that a list that leaves both out needs
-/// only another beginning.
-pub(crate) fn beginning(api_version: &str, kind: &str) -> String {
+/// In which order the real server writes what an object begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// Built-in kinds: a struct, with the kind first.
+    Struct,
+    /// Custom resources: a map, in the order of its keys.
+    Map,
+}
+
+/// How an object of this version and kind begins: clients quote the place of what they do not like. All stored objects
+/// do, so that a list that leaves both out needs only another beginning.
+pub(crate) fn beginning(gvk: &Gvk, layout: Layout) -> String {
     // Both were checked to be plain names when they were written.
-    format!("{{\"apiVersion\":\"{api_version}\",\"kind\":\"{kind}\",")
+    let (api_version, kind) = (gvk.api_version(), &gvk.kind);
+    match layout {
+        Layout::Struct => format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\","),
+        Layout::Map => format!("{{\"apiVersion\":\"{api_version}\",\"kind\":\"{kind}\","),
+    }
 }

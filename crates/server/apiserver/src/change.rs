@@ -262,7 +262,12 @@ impl Change {
 /// Reads the configuration of an apply: YAML, of which JSON is a part.
 fn configuration(body: &[u8]) -> Result<Document, Status> {
     let undecodable = |why: &str| Status::bad_request(format!("error decoding YAML: {why}"));
-    let mut config = Media::Yaml.decode(body).map_err(|error| undecodable(&error))?;
+    // Most clients send JSON, which is read much faster; what is remarkable in it is told in the words for YAML.
+    let plain = Media::Json.decode(body).ok().filter(|document| document.refusals().is_empty());
+    let mut config = match plain {
+        Some(document) => document,
+        None => Media::Yaml.decode(body).map_err(|error| undecodable(&error))?,
+    };
     match &config.value {
         Value::Object(_) => incoming::whole_numbers(&mut config.value),
         Value::Null => config.value = json!({}),

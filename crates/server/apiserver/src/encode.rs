@@ -3,13 +3,13 @@
 use std::fmt;
 
 use bytes::Bytes;
-use concert_api::Status;
+use concert_api::{Gvk, Status};
 use concert_schema::convert;
 use concert_store::Draft;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::beside::{Stored, beginning};
+use crate::beside::{Layout, Stored, beginning};
 use crate::incoming::{MANAGED, take_managed};
 use crate::kinds::{Resource, Version};
 
@@ -21,7 +21,7 @@ pub(crate) fn draft(resource: &Resource, version: &Version, object: &Value) -> D
         storage.schema.prune(&mut object);
         // What has no room stays out, here and below.
         let _ = storage.schema.default(&mut object);
-        let (bytes, at) = write(&object, &storage.gvk.api_version(), &storage.gvk.kind, None);
+        let (bytes, at) = write(&object, &storage.gvk, storage.layout(), None);
         return Draft::new(bytes, at);
     }
     let converted = version.stored().map(|stored| {
@@ -30,20 +30,20 @@ pub(crate) fn draft(resource: &Resource, version: &Version, object: &Value) -> D
         object
     });
     let stored = version.stored().unwrap_or(&version.gvk);
-    let (bytes, at) = write(converted.as_ref().unwrap_or(object), &stored.api_version(), &stored.kind, None);
+    let (bytes, at) = write(converted.as_ref().unwrap_or(object), stored, version.layout(), None);
     Draft::new(bytes, at)
 }
 
 /// The bytes of an object as it goes out, with this resourceVersion.
 pub(crate) fn finished(version: &Version, object: &Value, revision: &str) -> Bytes {
-    write(object, &version.gvk.api_version(), &version.gvk.kind, Some(revision)).0.into()
+    write(object, &version.gvk, version.layout(), Some(revision)).0.into()
 }
 
 /// Writes an object with apiVersion and kind first; gives the place of the resourceVersion too.
-fn write(object: &Value, api_version: &str, kind: &str, revision: Option<&str>) -> (Vec<u8>, usize) {
+fn write(object: &Value, gvk: &Gvk, layout: Layout, revision: Option<&str>) -> (Vec<u8>, usize) {
     let empty = Map::new();
     let members = object.as_object().unwrap_or(&empty);
-    let mut out = beginning(api_version, kind).into_bytes();
+    let mut out = beginning(gvk, layout).into_bytes();
     out.extend_from_slice(b"\"metadata\":");
     let at = write_metadata(&mut out, members.get("metadata").and_then(Value::as_object).unwrap_or(&empty), revision);
     for (key, value) in members {
@@ -191,13 +191,16 @@ mod tests {
         let object = json!({
             "zeta": 1, "kind": "x", "metadata": {"name": "n", "uid": "u", "annotations": {"a": "b"}}, "alpha": {},
         });
-        let (bytes, at) = write(&object, "g/v1", "File", None);
+        let gvk = Gvk::new("g", "v1", "File");
+        let (bytes, at) = write(&object, &gvk, Layout::Map, None);
         assert_eq!(
             String::from_utf8(bytes.clone()).unwrap(),
             r#"{"apiVersion":"g/v1","kind":"File","metadata":{"annotations":{"a":"b"},"name":"n","uid":"u"},"alpha":{},"zeta":1}"#
         );
         assert!(bytes[at..].starts_with(b"\"uid\""));
-        let (bytes, _) = write(&object, "g/v1", "File", Some("7"));
-        assert!(String::from_utf8(bytes).unwrap().contains(r#""name":"n","resourceVersion":"7","uid":"u""#));
+        let (bytes, _) = write(&object, &gvk, Layout::Struct, Some("7"));
+        let text = String::from_utf8(bytes).unwrap();
+        assert!(text.starts_with(r#"{"kind":"File","apiVersion":"g/v1","metadata":"#), "{text}");
+        assert!(text.contains(r#""name":"n","resourceVersion":"7","uid":"u""#), "{text}");
     }
 }

@@ -37,6 +37,7 @@ mod body;
 mod books;
 mod change;
 mod collect;
+mod components;
 mod contents;
 mod definition;
 mod delete;

@@ -135,7 +135,7 @@ fn visit(schema: &Schema, value: &mut Value, stage: Stage, room: &mut Room) -> O
     let node = schema.node();
     match value {
         Value::Object(members) => {
-            if let Some(structure) = &node.structure {
+            if let Some(structure) = node.structure() {
                 structure.read(members, stage, room)?;
             }
             for (name, member) in members.iter_mut() {
@@ -143,7 +143,7 @@ fn visit(schema: &Schema, value: &mut Value, stage: Stage, room: &mut Room) -> O
                     visit(child, member, stage, room)?;
                 }
             }
-            if let Some(structure) = &node.structure {
+            if let Some(structure) = node.structure() {
                 structure.write(members, room)?;
             }
         }
@@ -152,12 +152,12 @@ fn visit(schema: &Schema, value: &mut Value, stage: Stage, room: &mut Room) -> O
                 items.iter_mut().try_for_each(|item| visit(child, item, stage, room))?;
             }
         }
-        Value::String(_) | Value::Number(_) if node.go_type == "resource.Quantity" => {
+        Value::String(_) | Value::Number(_) if node.go_type() == "resource.Quantity" => {
             if let Some(canonical) = quantity::canonical(value) {
                 *value = canonical.into();
             }
         }
-        Value::String(text) if node.format_name == "byte" && text.contains(['\r', '\n']) => {
+        Value::String(text) if &*node.format_name == "byte" && text.contains(['\r', '\n']) => {
             text.retain(|letter| !"\r\n".contains(letter));
         }
         _ => {}
@@ -167,7 +167,7 @@ fn visit(schema: &Schema, value: &mut Value, stage: Stage, room: &mut Room) -> O
 
 /// What Go writes of a struct in which nothing is set.
 pub(super) fn zero(schema: &Schema) -> Value {
-    let rules = schema.node().structure.as_ref().map(|structure| structure.fields.as_slice()).unwrap_or_default();
+    let rules = schema.node().structure().map(|structure| structure.fields.as_slice()).unwrap_or_default();
     let written = |rule: &Rule| {
         let nothing = rule.nothing.clone()?;
         let child = schema.member(rule.name).filter(|_| nothing.is_object());

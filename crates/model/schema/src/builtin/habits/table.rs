@@ -35,6 +35,7 @@ const ADMISSION: Habits = Habits { counted: Counted::Content, ..CONDITIONAL };
 
 /// By group and kind.
 pub(super) static TABLE: &[(&str, &str, Habits)] = &[
+    ("", "ComponentStatus", Habits { cells: Some(cells::cluster::component), ..PLAIN }),
     ("", "ConfigMap", Habits { check: config_map::check, cells: Some(config_map::cells), ..PLAIN }),
     ("", "Endpoints", Habits { cells: Some(cells::network::endpoints), create_on_update: true, ..PLAIN }),
     (
