@@ -1,4 +1,4 @@
-//! Moments for a killer, the same in every run.
+//! Throws that are the same in every run: moments for a killer, and whatever else is left to chance.
 
 use std::time::Duration;
 
@@ -20,6 +20,24 @@ impl Dice {
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed ^ (mixed >> 31)) % limit.max(1)
+    }
+
+    /// Whether the one throw of `sides` came.
+    pub fn one_in(&mut self, sides: u64) -> bool {
+        self.below(sides) == 0
+    }
+
+    /// A place among `count`.
+    pub fn place(&mut self, count: usize) -> usize {
+        usize::try_from(self.below(count.try_into().unwrap_or(u64::MAX))).unwrap_or_default()
+    }
+
+    /// One of several.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+        &of[self.place(of.len())]
     }
 
     /// A time from `least` up to `most`.

@@ -14,6 +14,9 @@
 pub mod compare;
 pub mod normalise;
 pub mod pick;
+mod player;
+pub mod print;
+pub mod random;
 pub mod recording;
 pub mod rules;
 pub mod run;

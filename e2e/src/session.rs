@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use regex::Regex;
+use serde_json::Value;
 
 use crate::{Kubectl, eventually};
 
@@ -60,7 +61,7 @@ impl<'a> Session<'a> {
         let folds = [
             ("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uid>"),
             (r"20[2-9]\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( \+0000|Z)?", "<time>"),
-            (r#"(resourceVersion"?: )"\d+""#, "$1<revision>"),
+            (r#"(resourceVersion\\?"?: ?)\\?"\d+\\?""#, "$1<revision>"),
             (r"(Resource Version: +)\d+", "$1<revision>"),
             (r"(Creation Timestamp: +).*", "$1<time>"),
             (r"/tmp/(LIVE|MERGED)-\d+", "$1"),
@@ -89,6 +90,8 @@ impl<'a> Session<'a> {
     }
 
     fn keep(&mut self, command: &str, code: Option<i32>, stdout: &str, stderr: &str) {
+        let sorted = sorted_managers(stdout);
+        let stdout = sorted.as_deref().unwrap_or(stdout);
         self.outcomes.push((command.to_owned(), code, self.fold(stdout), self.fold(stderr)));
     }
 
@@ -107,4 +110,19 @@ impl<'a> Session<'a> {
         let text = said(lines);
         self.keep(command, None, &text, "");
     }
+}
+
+/// Objects in JSON with their managers by name: who wrote in the same second is not told by the times.
+fn sorted_managers(text: &str) -> Option<String> {
+    let mut value: Value = serde_json::from_str(text).ok()?;
+    let managed = |object: &mut Value| {
+        if let Some(Value::Array(entries)) = object.pointer_mut("/metadata/managedFields") {
+            entries.sort_by_key(|entry| ["manager", "operation", "subresource"].map(|name| entry[name].to_string()));
+        }
+    };
+    managed(&mut value);
+    if let Some(Value::Array(items)) = value.get_mut("items") {
+        items.iter_mut().for_each(managed);
+    }
+    serde_json::to_string_pretty(&value).ok()
 }

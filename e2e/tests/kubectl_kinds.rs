@@ -9,6 +9,12 @@ use concert_e2e::{ControlPlane, environment};
 /// One object of every built-in kind that can be created.
 const KINDS: &str = include_str!("../manifests/kinds.yaml");
 
+/// Commands that say something else as `docs/differences.md` says, and its row there. Their exit codes are the same.
+const PERMITTED: &[(&str, usize)] = &[
+    // The words of Go's converter.
+    (r#"patch deployment one -n kinds -p {"spec":{"replicas":"many"}}"#, 3),
+];
+
 #[test]
 fn built_in_kinds_have_the_same_outcome_on_both_servers() {
     if let Err(missing) = environment::kubectl().and_then(|_| environment::reference_apiserver()) {
@@ -19,7 +25,7 @@ fn built_in_kinds_have_the_same_outcome_on_both_servers() {
         let ours = scope.spawn(|| outcomes(&ControlPlane::embedded()));
         (real.join().expect("the real server's side"), ours.join().expect("our side"))
     });
-    assert_same(&[], &real, &ours);
+    assert_same(PERMITTED, &real, &ours);
 }
 
 fn outcomes(server: &ControlPlane) -> Vec<Outcome> {
@@ -52,16 +58,16 @@ fn create(session: &mut Session<'_>) {
         "create ns made",
         "create deployment web -n made --image=nginx",
         "create role none -n made --verb=get --resource=nothings",
-        "get cm settings -n made -o yaml --show-managed-fields",
-        "get secret password -n made -o yaml --show-managed-fields",
-        "get sa robot -n made -o yaml --show-managed-fields",
-        "get deployment web -n made -o yaml --show-managed-fields",
-        "get cronjob often -n made -o yaml --show-managed-fields",
-        "get role reader -n made -o yaml --show-managed-fields",
-        "get rolebinding readers -n made -o yaml --show-managed-fields",
-        "get service web -n made -o yaml --show-managed-fields",
-        "get pdb web -n made -o yaml --show-managed-fields",
-        "get ingress web -n made -o yaml --show-managed-fields",
+        "get cm settings -n made -o json --show-managed-fields",
+        "get secret password -n made -o json --show-managed-fields",
+        "get sa robot -n made -o json --show-managed-fields",
+        "get deployment web -n made -o json --show-managed-fields",
+        "get cronjob often -n made -o json --show-managed-fields",
+        "get role reader -n made -o json --show-managed-fields",
+        "get rolebinding readers -n made -o json --show-managed-fields",
+        "get service web -n made -o json --show-managed-fields",
+        "get pdb web -n made -o json --show-managed-fields",
+        "get ingress web -n made -o json --show-managed-fields",
         "get deploy,role,pdb,ingress -n made",
         "get all -n made",
         "create token robot -n made --duration=1s",
@@ -85,19 +91,20 @@ fn apply_every_kind(session: &mut Session<'_>) {
     session.run_with("apply -f -", &changed);
     session.run_with("apply --server-side --force-conflicts -f -", KINDS);
     session.run_with("apply --server-side --force-conflicts -f -", KINDS);
-    session.run("get endpoints,limitrange,pvc,podtemplate,rc,quota,secret,sa -n kinds -o yaml --show-managed-fields");
-    session.run("get ds,deploy,rs,sts,hpa,cronjob,lease,endpointslice,ingress,netpol,pdb -n kinds -o yaml --show-managed-fields");
-    session.run("get role,rolebinding,resourceclaim,csistoragecapacity,controllerrevision -n kinds -o yaml --show-managed-fields");
-    session.run("get cm one -n kinds -o yaml --show-managed-fields");
-    session.run("get pod one -n kinds -o yaml --show-managed-fields");
-    session.run("get node kinds-node -o yaml --show-managed-fields");
-    session.run("get pv kinds-volume -o yaml --show-managed-fields");
-    session.run("get clusterrole,clusterrolebinding kinds -o yaml --show-managed-fields");
+    session.run("get endpoints,limitrange,pvc,podtemplate,rc,quota,secret -n kinds -o json --show-managed-fields");
+    session.run("get ds,deploy,rs,sts,hpa,cronjob,lease,endpointslice,ingress,netpol,pdb -n kinds -o json --show-managed-fields");
+    session.run("get role,rolebinding,resourceclaim,csistoragecapacity,controllerrevision -n kinds -o json --show-managed-fields");
+    session.run("get sa one -n kinds -o json --show-managed-fields");
+    session.run("get cm one -n kinds -o json --show-managed-fields");
+    session.run("get pod one -n kinds -o json --show-managed-fields");
+    session.run("get node kinds-node -o json --show-managed-fields");
+    session.run("get pv kinds-volume -o json --show-managed-fields");
+    session.run("get clusterrole,clusterrolebinding kinds -o json --show-managed-fields");
     session.run(
-        "get storageclass,priorityclass,runtimeclass,ingressclass,deviceclass kinds -o yaml --show-managed-fields",
+        "get storageclass,priorityclass,runtimeclass,ingressclass,deviceclass kinds -o json --show-managed-fields",
     );
-    session.run("get service one -n kinds -o yaml --show-managed-fields");
-    session.run("get csr kinds -o yaml --show-managed-fields");
+    session.run("get service one -n kinds -o json --show-managed-fields");
+    session.run("get csr kinds -o json --show-managed-fields");
 }
 
 fn map(data: &str) -> String {
@@ -121,12 +128,12 @@ fn apply_from_the_server(session: &mut Session<'_>) {
     session.run_with(&apply("three", ""), &map("{c: '2'}"));
     session.run_with(&apply("one", ""), &map("{b: '2'}"));
     session.run_with(&apply("one", " --dry-run=server"), &map("{b: '3'}"));
-    session.run("get cm shared -n kinds -o yaml --show-managed-fields");
+    session.run("get cm shared -n kinds -o json --show-managed-fields");
     session.run_with(&apply("one", ""), &deployment("  replicas: 1", "nginx:1"));
     session.run("scale deployment server-side -n kinds --replicas=3");
     session.run_with(&apply("one", ""), &deployment("  replicas: 1", "nginx:1"));
     session.run_with(&apply("one", ""), &deployment("", "nginx:2"));
-    session.run("get deployment server-side -n kinds -o yaml --show-managed-fields");
+    session.run("get deployment server-side -n kinds -o json --show-managed-fields");
     session.run_with(&apply("bad", ""), &deployment("  replicas: many", "nginx:2"));
     session.run_with(&apply("bad", " --validate=false"), &deployment("  replicas: many", "nginx:2"));
     session.run_with(&apply("bad", ""), &deployment("  unknown: 1", "nginx:2"));
@@ -137,11 +144,11 @@ fn move_to_the_server(session: &mut Session<'_>) {
     let object = |image: &str, replicas: &str| deployment(replicas, image).replace("name: server-side", "name: moved");
     session.run_with("apply -f -", &object("nginx:1", "  replicas: 2"));
     session.run_with("apply --server-side -f -", &object("nginx:2", "  replicas: 2"));
-    session.run("get deployment moved -n kinds -o yaml --show-managed-fields");
+    session.run("get deployment moved -n kinds -o json --show-managed-fields");
     session.run_with("apply --server-side -f -", &object("nginx:2", ""));
-    session.run("get deployment moved -n kinds -o yaml --show-managed-fields");
+    session.run("get deployment moved -n kinds -o json --show-managed-fields");
     session.run_with("apply -f -", &object("nginx:3", ""));
-    session.run("get deployment moved -n kinds -o yaml --show-managed-fields");
+    session.run("get deployment moved -n kinds -o json --show-managed-fields");
     session.run("apply view-last-applied deployment moved -n kinds");
 }
 
@@ -172,12 +179,12 @@ fn change(session: &mut Session<'_>) {
         "cordon kinds-node",
         "uncordon kinds-node",
         "certificate approve kinds",
-        "get deployment one -n kinds -o yaml --show-managed-fields",
-        "get sts one -n kinds -o yaml --show-managed-fields",
-        "get service one -n kinds -o yaml --show-managed-fields",
-        "get rolebinding one -n kinds -o yaml --show-managed-fields",
-        "get node kinds-node -o yaml --show-managed-fields",
-        "get csr kinds -o yaml --show-managed-fields",
+        "get deployment one -n kinds -o json --show-managed-fields",
+        "get sts one -n kinds -o json --show-managed-fields",
+        "get service one -n kinds -o json --show-managed-fields",
+        "get rolebinding one -n kinds -o json --show-managed-fields",
+        "get node kinds-node -o json --show-managed-fields",
+        "get csr kinds -o json --show-managed-fields",
         "get hpa -n kinds",
         "delete deployment one -n kinds",
         "delete pod one -n kinds --grace-period=0 --force",

@@ -9,8 +9,8 @@
 //! | a definition's resourceVersion | `rv`: the real server writes its status when it likes |
 //! | the five characters of a generated name | `#####` |
 //! | several causes of a refusal, and the message that repeats them | in alphabetical order: Go's maps have none |
+//! | the order of `managedFields` | Apply before Update, then by name: it follows the seconds in which they came |
 //! | the number in the name that the real server's CEL checker gives a schema | `selfType#` |
-//! | `managedFields` | `…`, for they are long; a rule speaks of them |
 //!
 //! Nothing else. Times that a scenario sends are from before 2025 and stay.
 
@@ -176,7 +176,7 @@ impl Seen {
                     self.revision(text, whole).into()
                 }
                 (Place::Metadata { .. }, "continue", Value::String(text)) => self.token(text).into(),
-                (Place::Metadata { .. }, "managedFields", _) => "…".into(),
+                (Place::Metadata { .. }, "managedFields", Value::Array(entries)) => self.managers(entries),
                 (_, "metadata", Value::Object(metadata)) if is_definition => {
                     let mut metadata = metadata.clone();
                     metadata.insert("resourceVersion".to_owned(), "rv".into());
@@ -191,6 +191,14 @@ impl Seen {
             (self.text(name), folded)
         };
         fields.iter().map(fold).collect()
+    }
+
+    /// Who owns fields, in an order that no clock decides.
+    fn managers(&self, entries: &[Value]) -> Value {
+        let mut entries: Vec<Value> = entries.iter().map(|entry| self.fold(entry, Place::Elsewhere)).collect();
+        let names = ["operation", "manager", "subresource", "apiVersion"];
+        entries.sort_by_key(|entry| names.map(|name| entry[name].as_str().unwrap_or_default().to_owned()));
+        entries.into()
     }
 
     /// A table's row: its ages go by.
@@ -295,6 +303,17 @@ mod tests {
         assert_eq!(folded[0]["metadata"]["name"], "a-#####");
         assert_eq!(folded[1]["metadata"]["continue"], r#"{"rv":"rv-1+","start":"a-#####\u0000","v":"meta.k8s.io/v1"}"#);
         assert_eq!(folded[2]["message"], "a-##### at <time.6>: Too large resource version: 99, current: rv-1+");
+    }
+
+    #[test]
+    fn managers_have_no_order_but_a_time_or_none() {
+        let entry = |manager: &str| json!({"manager": manager, "operation": "Apply", "time": "2026-01-02T03:04:05Z"});
+        let object = |entries: Value| json!({"metadata": {"managedFields": entries}});
+        let folded = |entries: Value| normalised(&[object(entries)]);
+        assert_eq!(folded(json!([entry("a"), entry("b")])), folded(json!([entry("b"), entry("a")])));
+        let mut timeless = entry("a");
+        timeless.as_object_mut().unwrap().remove("time");
+        assert_ne!(folded(json!([timeless])), folded(json!([entry("a")])));
     }
 
     #[test]

@@ -19,10 +19,11 @@
 //!   crd: {scope: Cluster}                             #   more about its spec
 //! ```
 //!
-//! A step's `kind` (Widget, Plain, Global: see `definitions/`; Thing: the scenario's own) gives the body its apiVersion
-//! and kind. `<ns>` and `<group>` are the scenario's own; `<configmaps>`, `<secrets>`, `<leases>`, `<events>`,
+//! A step's `kind` (Widget, Plain, Global: see `definitions/`; Thing: the scenario's own; `apps/v1/Deployment`) gives
+//! the body its apiVersion and kind, and a configuration the name that its path has. `<ns>` and `<group>` are the
+//! scenario's own; `<configmaps>`, `<secrets>`, `<pods>`, `<services>`, `<deployments>`, `<leases>`, `<events>`,
 //! `<widgets>`, `<plains>`, `<things>` are paths of collections in that namespace, `<globals>` and `<crds>` of the
-//! cluster.
+//! cluster. A PATCH is a merge patch unless `patch` says `apply`, `strategic` or `json`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,6 +42,9 @@ pub struct Scenario {
     /// The file's name.
     #[serde(skip)]
     pub name: String,
+    /// Whether its namespace may be used before it has its service account and certificate.
+    #[serde(skip)]
+    pub bare: bool,
     /// One sentence.
     pub what: String,
     /// What is asked, in order.
@@ -79,11 +83,17 @@ pub struct Step {
     pub kind: Option<String>,
     /// The Accept header.
     pub accept: Option<String>,
-    /// The Content-Type header; else JSON, or merge patch.
+    /// Which patch it is; else a merge patch.
+    pub patch: Option<Patch>,
+    /// The User-Agent header; else there is none.
+    pub agent: Option<String>,
+    /// The Content-Type header; else JSON, or that of the patch.
     #[serde(rename = "type")]
     pub media: Option<String>,
     /// The body, sent as JSON.
     pub body: Option<Value>,
+    /// What to change in the object that is there: it is read, merged with this (RFC 7386), and sent back.
+    pub edit: Option<Value>,
     /// The body, sent as it is.
     pub raw: Option<String>,
     /// The body in base64, sent as protobuf.
@@ -97,6 +107,33 @@ pub struct Step {
     /// The step is done once for each of these, as `<each>`.
     #[serde(rename = "for")]
     pub each: Vec<String>,
+}
+
+/// The kinds of patches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Patch {
+    /// A configuration to apply.
+    Apply,
+    /// RFC 6902.
+    Json,
+    /// RFC 7386.
+    Merge,
+    /// A merge patch that knows lists.
+    Strategic,
+}
+
+impl Patch {
+    /// Its Content-Type.
+    #[must_use]
+    pub fn media(self) -> &'static str {
+        match self {
+            Self::Apply => "application/apply-patch+yaml",
+            Self::Json => "application/json-patch+json",
+            Self::Merge => "application/merge-patch+json",
+            Self::Strategic => "application/strategic-merge-patch+json",
+        }
+    }
 }
 
 /// What an answer has to be like.
@@ -214,6 +251,7 @@ fn expand(step: Step) -> Vec<Step> {
             body: step.body.as_ref().map(|body| replaced(body, &fill)),
             media: step.media.as_ref().map(fill),
             accept: step.accept.as_ref().map(fill),
+            agent: step.agent.as_ref().map(fill),
             each: Vec::new(),
             ..step.clone()
         }

@@ -148,7 +148,7 @@ impl Server {
         }
         let changed = target.name.is_some().then(|| target.named_key().ok()).flatten();
         let changed = changed.and_then(|key| self.store().snapshot().get(&key).map(|entry| entry.bytes.len()));
-        body.len() + changed.unwrap_or_default() + target.version().schema_length / 8
+        body.len() + changed.unwrap_or_default() + target.version().openapi.len() / 8
     }
 
     /// The answer where a path leads to no resource: of a built-in group that nothing is found, of a custom resource

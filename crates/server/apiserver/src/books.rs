@@ -52,49 +52,29 @@ impl Target {
         Endpoint { gvk, schema, subresource, ignored, empty, versions: self }
     }
 
-    fn other(&self, api_version: &str) -> Option<Other<'_>> {
-        let own = self.resource.versions.iter().find(|version| version.gvk.api_version() == api_version);
-        own.map(Other::Version).or_else(|| {
-            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-            let builtin = Builtin::find(&Gvk::new(group, version, self.resource.kind.as_str()));
-            builtin.filter(|builtin| builtin.stored_as == self.resource.stored_as).map(Other::Builtin)
-        })
+    /// The kind in one of its versions. Events of the other group are another kind here, as in the real server.
+    fn at_version(&self, api_version: &str) -> Option<&Version> {
+        self.resource.versions.iter().find(|version| version.gvk.api_version() == api_version)
     }
-}
-
-/// The same kind in another version, or in another group that shares its objects.
-enum Other<'a> {
-    Version(&'a Version),
-    Builtin(&'static Builtin),
 }
 
 impl Versions for Target {
     fn schema(&self, api_version: &str) -> Option<&Schema> {
-        Some(match self.other(api_version)? {
-            Other::Version(version) => &version.schema,
-            Other::Builtin(builtin) => &builtin.schema,
-        })
+        self.at_version(api_version).map(|version| &version.schema)
     }
 
     fn ignored(&self, api_version: &str) -> Option<&FieldSet> {
-        let gvk = match self.other(api_version)? {
-            Other::Version(version) => version.builtin.map(|_| &version.gvk),
-            Other::Builtin(builtin) => Some(&builtin.gvk),
-        };
-        match gvk {
-            Some(gvk) => Some(ignored_by_builtin(gvk, self.part.name())),
+        let version = self.at_version(api_version)?;
+        match version.builtin {
+            Some(_) => Some(ignored_by_builtin(&version.gvk, self.part.name())),
             None => (self.part == Part::Status).then(|| ignored_by_custom(true, self.part.name())),
         }
     }
 
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, String> {
+        let version = self.at_version(api_version).ok_or_else(|| format!("no such version: {api_version}"))?;
         let mut object = object.clone();
-        let builtin = match self.other(api_version) {
-            Some(Other::Builtin(builtin)) => Some(builtin),
-            Some(Other::Version(version)) => version.builtin,
-            None => return Err(format!("no such version: {api_version}")),
-        };
-        match builtin {
+        match version.builtin {
             Some(builtin) => convert(&mut object, &builtin.gvk),
             None => object["apiVersion"] = api_version.into(),
         }

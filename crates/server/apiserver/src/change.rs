@@ -153,7 +153,8 @@ impl Change {
                 if !value.is_object() {
                     return Err(Status::bad_request("the patch does not leave an object"));
                 }
-                incoming::patched(target, value, findings, query.field_validation)?
+                incoming::patched(target, value, findings, query.field_validation)
+                    .map_err(|status| incoming::unreadable(status, || self.shown(target, live)))?
             }
         };
         if !self.is_patch() {
@@ -161,6 +162,19 @@ impl Change {
         }
         let managed = books::updated(target, live, &mut value, query.author(now));
         Ok(Booked { value, managed, warnings })
+    }
+
+    /// What the real server shows of a patch that leaves nothing readable: what it leaves, with all its books, or itself.
+    fn shown(&self, target: &Target, live: Live<'_>) -> String {
+        if let Self::StrategicPatch(patch, _) = self {
+            return scale::go_text(patch);
+        }
+        let mut value = live.object.clone();
+        live.managed.write_to(&mut value);
+        // It could be patched before.
+        let _ = self.patch_value(target, &mut value);
+        incoming::whole_numbers(&mut value);
+        value.to_string()
     }
 
     /// The object after its scale was changed.
@@ -249,7 +263,12 @@ impl Change {
 /// Reads the configuration of an apply: YAML, of which JSON is a part.
 fn configuration(body: &[u8]) -> Result<Document, Status> {
     let undecodable = |why: &str| Status::bad_request(format!("error decoding YAML: {why}"));
-    let mut config = Media::Yaml.decode(body).map_err(|error| undecodable(&error))?;
+    // Most clients send JSON, which is read much faster; what is remarkable in it is told in the words for YAML.
+    let plain = Media::Json.decode(body).ok().filter(|document| document.refusals().is_empty());
+    let mut config = match plain {
+        Some(document) => document,
+        None => Media::Yaml.decode(body).map_err(|error| undecodable(&error))?,
+    };
     match &config.value {
         Value::Object(_) => incoming::whole_numbers(&mut config.value),
         Value::Null => config.value = json!({}),

@@ -57,7 +57,7 @@ impl Server {
     fn has_contents(&self, owner: &Key) -> bool {
         let snapshot = self.store().snapshot();
         if owner.resource == kinds::definitions() {
-            return snapshot.count(&instances_of(&owner.object.name)) > 0;
+            return snapshot.count(&kinds::instances_of(&owner.object.name)) > 0;
         }
         let namespace = Some(owner.object.name.as_ref());
         let kinds = self.kinds();
@@ -79,7 +79,7 @@ impl Server {
             let namespace = owner.object.name.as_ref();
             kinds.iter().filter(|one| one.namespaced).flat_map(|one| all(one, Some(namespace))).collect()
         } else if owner.resource == kinds::definitions() {
-            let id = instances_of(&owner.object.name);
+            let id = kinds::instances_of(&owner.object.name);
             kinds.iter().filter(|one| one.id == id).flat_map(|one| all(one, None)).collect()
         } else {
             Vec::new()
@@ -191,12 +191,6 @@ fn written_as<'a>(resource: &'a Resource, entry: &Stored) -> &'a Version {
 /// Namespaces and definitions take other objects with them.
 pub(crate) fn owns_others(resource: &GroupResource) -> bool {
     *resource == kinds::namespaces() || *resource == kinds::definitions()
-}
-
-/// The resource whose objects a definition defines, by the definition's name `plural.group`.
-fn instances_of(definition: &str) -> GroupResource {
-    let (plural, group) = definition.split_once('.').unwrap_or((definition, ""));
-    GroupResource::new(group, plural)
 }
 
 /// Takes off the finalizers that the server itself holds.

@@ -14,7 +14,6 @@ impl Server {
     /// established.
     pub(crate) fn establish(&self, definition: &mut Value, old: Option<&Value>, managed: &mut ManagedFields) {
         let now = self.now();
-        let before = definition.clone();
         let mut stored: Vec<Value> =
             old.and_then(|old| old["status"]["storedVersions"].as_array().cloned()).unwrap_or_default();
         let versions = definition["spec"]["versions"].as_array().cloned().unwrap_or_default();
@@ -26,9 +25,10 @@ impl Server {
         if !definition["status"].is_object() {
             definition["status"] = json!({});
         }
+        definition["status"]["storedVersions"] = stored.into();
+        let before = definition.clone();
         let (accepted, conflict) = self.accepted_names(definition);
         definition["status"]["acceptedNames"] = accepted;
-        definition["status"]["storedVersions"] = stored.into();
         let conditions = match conflict {
             None => [
                 Condition::new("NamesAccepted", true, "NoConflicts", "no conflicts found"),

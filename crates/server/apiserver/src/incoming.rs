@@ -73,10 +73,8 @@ pub(crate) fn patched(
 ) -> Result<Incoming, Status> {
     whole_numbers(&mut value);
     check_patched_version(target, &value)?;
-    let shown = value.to_string();
-    let read =
-        check_type(target, &mut value, b"").and_then(|()| finish(target, value, Sent::Patch(findings), validation));
-    read.map_err(|status| unreadable(&shown, status))
+    check_type(target, &mut value, b"")?;
+    finish(target, value, Sent::Patch(findings), validation)
 }
 
 /// A patch cannot make a custom resource one of another version.
@@ -93,12 +91,12 @@ fn check_patched_version(target: &Target, value: &Value) -> Result<(), Status> {
     }
 }
 
-/// A patch that leaves no object of the kind is at fault itself.
-fn unreadable(shown: &str, status: Status) -> Status {
+/// A patch that leaves no object of the kind is at fault itself; `shown` is what it leaves.
+pub(crate) fn unreadable(status: Status, shown: impl FnOnce() -> String) -> Status {
     if status.code != 400 {
         return status;
     }
-    let error = FieldError::invalid("patch", shown, status.message);
+    let error = FieldError::invalid("patch", shown(), status.message);
     Status::invalid(&concert_api::Gvk::new("", "", ""), "", &[error])
 }
 
@@ -160,7 +158,7 @@ fn finish(target: &Target, mut value: Value, sent: Sent<'_>, validation: FieldVa
     // An empty list means something there.
     let managed = take_managed(&mut value);
     let roomy = match version.builtin {
-        Some(builtin) => builtin.settle(&mut value),
+        Some(builtin) => builtin.read(&mut value),
         None => version.schema.default(&mut value),
     };
     if let Some(managed) = managed {

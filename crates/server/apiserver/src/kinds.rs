@@ -48,10 +48,8 @@ pub(crate) struct Version {
     /// Fields that field selectors may name, beside those of metadata.
     pub(crate) selectable: Vec<JsonPath>,
     pub(crate) schema: Schema,
-    /// The schema of a custom resource as it was written, for OpenAPI.
-    pub(crate) openapi: Value,
-    /// The bytes of that.
-    pub(crate) schema_length: usize,
+    /// The schema of a custom resource as it was written, for OpenAPI: as JSON text, a tree takes twenty times the room.
+    pub(crate) openapi: Box<str>,
     columns: Vec<Column>,
     /// The built-in kind; `None` for custom resources.
     pub(crate) builtin: Option<&'static Builtin>,
@@ -121,8 +119,7 @@ impl Resource {
             scale: version.scale,
             selectable: version.selectable,
             schema: version.schema,
-            schema_length: version.openapi.to_string().len(),
-            openapi: version.openapi,
+            openapi: version.openapi.to_string().into(),
             columns: version.columns,
             builtin: None,
             deprecated: version.deprecation_warning,
@@ -155,9 +152,8 @@ impl Version {
             scale: builtin.part("scale").map(|_| scale::of_workloads()),
             selectable: Vec::new(),
             schema: builtin.schema.clone(),
-            openapi: Value::Null,
+            openapi: Box::default(),
             empty: Value::Null,
-            schema_length: 0,
             columns: Vec::new(),
             builtin: Some(builtin),
             deprecated: deprecated(&builtin.gvk).map(str::to_owned),
@@ -214,6 +210,12 @@ static BUILTINS: LazyLock<Vec<Arc<Resource>>> = LazyLock::new(|| {
 /// The resource of definitions.
 pub(crate) fn definitions() -> GroupResource {
     GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions")
+}
+
+/// The resource whose objects a definition defines, by the definition's name `plural.group`.
+pub(crate) fn instances_of(definition: &str) -> GroupResource {
+    let (plural, group) = definition.split_once('.').unwrap_or((definition, ""));
+    GroupResource::new(group, plural)
 }
 
 /// The resource of roles of the whole cluster.
@@ -303,7 +305,7 @@ impl Registry {
         let mut resources = BTreeMap::new();
         for (key, entry) in snapshot.range(&definitions(), None, None) {
             let before = current.made_from.get(&*key.name).filter(|revision| **revision == entry.revision);
-            let kept = before.and_then(|_| current.resources.values().find(|one| one.id.to_string() == *key.name));
+            let kept = before.and_then(|_| current.of_resource(&instances_of(&key.name)));
             let resource = kept.cloned().or_else(|| compile(entry, &current));
             resources.extend(resource.map(|resource| (resource.id.clone(), resource)));
         }
@@ -328,7 +330,9 @@ fn compile(entry: &crate::beside::Stored, before: &Kinds) -> Option<Arc<Resource
     let same = before.resources.get(&id).filter(|old| {
         old.versions.len() == definition.versions.len()
             && old.versions.iter().zip(&definition.versions).all(|(a, b)| {
-                a.gvk.version == b.name && a.openapi == b.openapi && (a.storage, a.status) == (b.storage, b.has_status)
+                a.gvk.version == b.name
+                    && serde_json::from_str::<Value>(&a.openapi).is_ok_and(|openapi| openapi == b.openapi)
+                    && (a.storage, a.status) == (b.storage, b.has_status)
             })
     });
     let since = same.map_or(entry.revision, |old| old.since);

@@ -53,6 +53,7 @@ impl Server {
         body: &[u8],
     ) -> Result<Written, Status> {
         let Incoming { mut value, mut warnings } = incoming::read(target, media, body, query.field_validation)?;
+        rules::wipe(&mut value);
         warnings.extend(owners::deduplicate(&mut value, Stage::Sent));
         let managed = books::created(target, query, &mut value, self.now());
         self.create_booked(target, query, Booked { value, managed, warnings }).await
