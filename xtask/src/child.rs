@@ -75,9 +75,17 @@ pub(crate) fn capture(mut command: Command) -> Result<String> {
 }
 
 /// The cargo that started us, run from the workspace's root.
+///
+/// What it told us of our own package stays with us: the build script of ring looks at it, and would take a build from
+/// here and one by hand for two different ones, each of which begins anew.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(crate::metadata::root());
+    for (name, _) in std::env::vars_os() {
+        if ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|ours| name.to_string_lossy().starts_with(ours)) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 

@@ -19,6 +19,7 @@ use concert_api::{Details, GroupResource, Status};
 use http::request::Parts;
 use http::{HeaderMap, Response};
 use serde_json::Value;
+use tokio::sync::OnceCell;
 
 use crate::Server;
 use crate::auth::peer::{Authorities, Peer};
@@ -65,6 +66,8 @@ pub(crate) struct Access {
     counts: Counts,
     /// Aggregated roles will be looked at: there is no need to say so again.
     aggregating: AtomicBool,
+    /// The roles that everybody expects were seen to.
+    bootstrapped: OnceCell<()>,
 }
 
 /// The policy as of a revision.
@@ -80,7 +83,8 @@ impl Access {
         let counts = Counts::default();
         counts.set(self.counts.limits());
         let (mode, identity) = (RwLock::new(self.mode()), RwLock::new(self.identity()));
-        Self { mode, identity, cached: Mutex::default(), counts, aggregating: AtomicBool::new(false) }
+        let (cached, aggregating) = (Mutex::default(), AtomicBool::new(false));
+        Self { mode, identity, cached, counts, aggregating, bootstrapped: self.bootstrapped.clone() }
     }
 
     pub(crate) fn mode(&self) -> Authorization {
@@ -120,21 +124,14 @@ pub(crate) enum BadToken {
 
 impl Server {
     /// Makes roles and bindings decide (or no longer). The roles that everybody expects are written if they are not
-    /// there; nobody waits for that where they decide nothing.
+    /// there; where they decide nothing, when somebody first looks at roles.
     ///
     /// # Errors
     /// They cannot be written.
     pub async fn authorize_by(&self, mode: Authorization) -> Result<(), Status> {
-        match mode {
-            Authorization::Rbac => self.write_bootstrap_roles().await?,
-            Authorization::AlwaysAllow => {
-                let server = self.clone();
-                drop(self.in_background(Box::pin(async move {
-                    if let Err(status) = server.write_bootstrap_roles().await {
-                        tracing::warn!(%status, "cannot write the bootstrap roles");
-                    }
-                })));
-            }
+        if mode == Authorization::Rbac {
+            self.write_bootstrap_roles().await?;
+            self.access().bootstrapped.get_or_init(async || ()).await;
         }
         *self.access().mode.write().unwrap_or_else(PoisonError::into_inner) = mode;
         Ok(())

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::Server;
+use crate::access;
 use crate::auth::User;
 use crate::body::Media;
 use crate::change::Change;
@@ -96,6 +97,9 @@ impl Server {
             Route::Resource(path) => {
                 if let Some(account) = path.token_of() {
                     return self.answer_token(&account, parts, caller, body).await;
+                }
+                if path.group == access::GROUP {
+                    self.expect_roles().await;
                 }
                 let found = Target::find(&self.kinds(), &path).or_else(|| Target::find(&self.refresh_kinds(), &path));
                 let Some(target) = found else { return self.no_resource(&path) };

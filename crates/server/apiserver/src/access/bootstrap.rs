@@ -17,6 +17,21 @@ const OBJECTS: &str = include_str!("bootstrap.json");
 const TOGETHER: usize = 30;
 
 impl Server {
+    /// Sees to it that they are there, once. Where roles decide nothing nobody waits for them but who looks at roles.
+    pub(crate) async fn expect_roles(&self) {
+        let write = async || {
+            let server = self.clone();
+            let work = async move {
+                if let Err(status) = server.write_bootstrap_roles().await {
+                    tracing::warn!(%status, "cannot write the bootstrap roles");
+                }
+            };
+            // To its end, even if who waits goes away.
+            self.in_background(Box::pin(work)).await;
+        };
+        self.access().bootstrapped.get_or_init(write).await;
+    }
+
     /// Writes those that are not there, and fills the aggregated ones.
     pub(crate) async fn write_bootstrap_roles(&self) -> Result<(), Status> {
         let objects: Vec<Value> = serde_json::from_str(OBJECTS).map_err(Status::internal)?;
