@@ -127,7 +127,8 @@ impl Server {
                     apart_if(weight > LIGHT, work).await
                 };
                 let mut response = answer.await.unwrap_or_else(|status| respond::failure(&status));
-                let refused = response.status() == http::StatusCode::METHOD_NOT_ALLOWED;
+                // Where there is nothing to be called nobody is warned; what is not watched can be read.
+                let refused = response.status() == http::StatusCode::METHOD_NOT_ALLOWED && parts.method != Method::GET;
                 if let Some(warning) = target.version().deprecated.as_ref().filter(|_| !refused) {
                     respond::warn(&mut response, std::slice::from_ref(warning));
                 }
