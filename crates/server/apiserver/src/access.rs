@@ -29,6 +29,7 @@ use crate::auth::{self, MASTERS, Token, User, bearer};
 use crate::kinds;
 use crate::limits::{self, Counts, Limits, Permit};
 use crate::respond::{self, Body};
+use crate::target::{Query, Target};
 pub(crate) use action::{Action, Named, On};
 pub(crate) use policy::{Policy, Rule, Verdict, quoted};
 
@@ -221,6 +222,19 @@ impl Server {
                 Err(forbidden(user, action, &why))
             }
         }
+    }
+
+    /// Refuses to create by a change to whom may only change.
+    pub(crate) fn require_create(&self, target: &Target, query: &Query) -> Result<(), Status> {
+        let Some(user) = &query.caller else { return Ok(()) };
+        let named = Named {
+            group: target.resource.id.group.to_string(),
+            resource: target.resource.id.resource.to_string(),
+            subresource: String::new(),
+            namespace: target.namespace.clone().unwrap_or_default(),
+            name: target.name.clone().unwrap_or_default(),
+        };
+        self.require(user, &Action::on("create", named))
     }
 
     /// Whether this user may do this.

@@ -168,6 +168,7 @@ impl Server {
                 let Some(new) = change.created(target, query, self.now())? else {
                     return Err(Status::not_found(&target.resource.id, &name));
                 };
+                self.require_create(target, query)?;
                 match self.create_booked(target, query, new).await {
                     // Somebody was faster: it is there to be changed.
                     Err(status) if status.reason == "AlreadyExists" && !query.dry_run => continue,
@@ -425,8 +426,13 @@ fn keep_metadata(target: &Target, object: &mut Value, old: &Value) {
         ("apps", "deployments") => &["labels"],
         ("", "pods") => &["ownerReferences"],
         (
-            "apiextensions.k8s.io" | "flowcontrol.apiserver.k8s.io" | "internal.apiserver.k8s.io" | "resource.k8s.io"
-            | "scheduling.k8s.io" | "storage.k8s.io" | "storagemigration.k8s.io",
+            "apiextensions.k8s.io"
+            | "flowcontrol.apiserver.k8s.io"
+            | "internal.apiserver.k8s.io"
+            | "resource.k8s.io"
+            | "scheduling.k8s.io"
+            | "storage.k8s.io"
+            | "storagemigration.k8s.io",
             _,
         )
         | ("certificates.k8s.io", "podcertificaterequests")

@@ -564,3 +564,21 @@ async fn without_roles_whoever_is_known_may_do_everything() {
         json!({"metadata": {"name": "all"}, "rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]});
     assert_eq!(api.post("jane", CLUSTER_ROLES, &role).await.code, 201);
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_may_only_change_creates_nothing_by_an_apply() {
+    let api = Api::new().await;
+    let patches = json!({"verbs": ["patch"], "apiGroups": [""], "resources": ["configmaps"]});
+    api.post("", ROLES, &json!({"metadata": {"name": "p"}, "rules": [patches]})).await;
+    api.post("", BINDINGS, &binding("p", "Role", "p", json!([{"kind": "User", "name": "bob"}]))).await;
+    let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "1"}});
+    let apply = async |user: &str| {
+        let headers = [("content-type", "application/apply-patch+yaml")];
+        api.send(user, "PATCH", &format!("{MAPS}/m?fieldManager=me"), &headers, config.to_string()).await
+    };
+    let refused = apply("bob").await;
+    let words = "configmaps \"m\" is forbidden: User \"bob\" cannot create resource \"configmaps\" in API group \"\" in the namespace \"default\"";
+    assert_eq!((refused.code, refused.message()), (403, words));
+    assert_eq!(apply("admin").await.code, 201);
+    assert_eq!(apply("bob").await.code, 200, "what is there may be changed");
+}
