@@ -132,6 +132,7 @@ impl Change {
                 return Ok(None);
             }
         };
+        check_number(meta::text(&booked.value, "resourceVersion"))?;
         meta::of(&mut booked.value).remove("resourceVersion");
         Ok(Some(booked))
     }
@@ -359,10 +360,7 @@ pub(crate) fn check_revision(target: &Target, sent: &Value, entry: &Stored, chan
         status.message = status.message.replacen(&format!("{}.{}", id.resource, id.group), &id.to_string(), 1);
         return Err(status);
     }
-    if seen.parse::<u64>().is_err() && !seen.is_empty() {
-        let message = format!("strconv.ParseUint: parsing {seen:?}: invalid syntax");
-        return Err(Status::failure(500, "", message));
-    }
+    check_number(seen)?;
     if !seen.is_empty() && seen != entry.revision.to_string() {
         return Err(Status::conflict(&target.resource.id, name));
     }
@@ -375,6 +373,14 @@ pub(crate) fn check_revision(target: &Target, sent: &Value, entry: &Stored, chan
         Change::Apply(config) => !meta::text(&config.value, "resourceVersion").is_empty(),
     };
     Ok(in_patch)
+}
+
+/// A revision is a number, if it is said.
+fn check_number(revision: &str) -> Result<(), Status> {
+    if revision.is_empty() || revision.parse::<u64>().is_ok() {
+        return Ok(());
+    }
+    Err(Status::failure(500, "", format!("strconv.ParseUint: parsing {revision:?}: invalid syntax")))
 }
 
 /// A replaced object must be the same one; a patch that changes the uid breaks a rule instead.

@@ -159,6 +159,8 @@ impl Place<'_> {
             (Value::Bool(_), Some(Kind::Boolean)) | (Value::Number(_), Some(Kind::Number)) => None,
             (Value::Number(_), Some(Kind::Integer)) if fits(node, value) => None,
             (Value::Number(number), Some(Kind::Integer)) => Some(self.wrong(&format!("number {number}"), node)),
+            // Go keeps these as they are.
+            (_, Some(_)) if matches!(node.go_type(), "v1.FieldsV1" | "runtime.RawExtension") => None,
             (other, Some(_)) => Some(self.wrong(found(other), node)),
         }
     }

@@ -11,6 +11,9 @@ use serde_saphyr::{Options, Spanned};
 
 /// Scalars, lists and maps; those that aliases stand for as often as they are used.
 const NODES_MAX: usize = 500_000;
+/// What aliases may stand for, for each byte of a document, and in any.
+const REPLAYED: usize = 10;
+const REPLAYED_LEAST: usize = 10_000;
 /// What the reader needs for all levels.
 const STACK: usize = 16 * 1024 * 1024;
 const TOO_DEEP: &str = "yaml: exceeded max depth";
@@ -37,7 +40,8 @@ fn read(body: &[u8]) -> Result<(Value, Vec<String>), String> {
         max_depth: DEPTH_MAX, flow_nesting_limit: DEPTH_MAX + 1, max_nodes: NODES_MAX, max_events: 2 * NODES_MAX,
         max_aliases: NODES_MAX, max_anchors: NODES_MAX, enforce_alias_anchor_ratio: false,
     };
-    options.alias_limits.max_total_replayed_events = 2 * NODES_MAX;
+    // A few letters must not stand for hours of work.
+    options.alias_limits.max_total_replayed_events = (REPLAYED * body.len()).clamp(REPLAYED_LEAST, 2 * NODES_MAX);
     let node: Node = serde_saphyr::from_str_with_options(first_document(text), options).map_err(|error| {
         let words = error.to_string();
         let says = |parts: &[&str]| parts.iter().any(|part| words.to_lowercase().contains(part));

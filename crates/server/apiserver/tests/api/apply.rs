@@ -193,3 +193,38 @@ async fn a_scale_has_the_owners_of_its_number() {
     assert_eq!(refused.code, 409, "{}", refused.body);
     assert!(message(&refused).contains("conflict with \"scaler\" with subresource \"scale\" using apps/v1"));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_that_is_none_creates_nothing() {
+    let api = Api::new().await;
+    let mut config = data("m", json!({"a": "1"}));
+    config["metadata"]["resourceVersion"] = "abc".into();
+    let answer = api.apply(&format!("{MAPS}/m"), "me", &config).await;
+    assert_eq!((answer.code, message(&answer)), (500, "strconv.ParseUint: parsing \"abc\": invalid syntax"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn books_that_make_no_sense_are_kept_out() {
+    let api = Api::new().await;
+    for (number, fields) in [json!("s"), json!([1]), json!(5), json!(true)].into_iter().enumerate() {
+        let mut object = data(&format!("m{number}"), json!({"a": "1"}));
+        object["metadata"]["managedFields"] = json!([{
+            "manager": "x", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields,
+        }]);
+        let made = api.post(&format!("{MAPS}?fieldManager=me"), &object).await;
+        assert_eq!((made.code, owners(&made.body)[0].0.as_str()), (201, "me"), "{}", made.body);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_few_letters_are_not_much_work() {
+    let api = Api::new().await;
+    let mut bomb = "a: &a [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
+    for (name, below) in "bcdefghi".chars().zip("abcdefgh".chars()) {
+        let items = vec![format!("*{below}"); 10].join(",");
+        bomb.push_str(&format!("{name}: &{name} [{items}]\n"));
+    }
+    let answer = api.send(Method::PATCH, &format!("{MAPS}/m?fieldManager=me"), APPLY, bomb).await;
+    assert_eq!(answer.code, 400);
+    assert!(message(&answer).contains("excessive aliasing"), "{}", answer.body);
+}
