@@ -138,6 +138,7 @@ pub(crate) fn thing_schema() -> Value {
             "tier": {"type": "string", "pattern": "^[a-z]*$", "maxLength": 8},
             "entries": {"type": "object", "additionalProperties": text},
             "nested": {"type": "object", "additionalProperties": inner},
+            "structs": {"type": "object", "additionalProperties": {"type": "object", "properties": {"a": text}}},
             "ports": {
                 "type": "array", "items": port,
                 "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port", "protocol"],

@@ -13,6 +13,7 @@
 
 mod apply;
 pub mod corpus;
+pub mod hostile;
 mod input;
 mod kinds;
 mod managed_fields;

@@ -1,10 +1,11 @@
 //! Runs inputs without libFuzzer, and carries the corpus between one readable file and the files that libFuzzer wants.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
-use concert_fuzz::{TARGETS, corpus};
+use concert_fuzz::{TARGETS, corpus, hostile};
 
 /// Runs inputs, and packs and unpacks the corpus.
 #[derive(Parser)]
@@ -26,6 +27,14 @@ enum Task {
     },
     /// Prints the names of all targets
     Targets,
+    /// Says what bodies cost that are made to cost much: bytes of memory, and thousandths of a second
+    Hostile {
+        /// The case; all of them, each in a process of its own, if there is none
+        case: Option<String>,
+        /// How large its body is
+        #[arg(long, default_value_t = 3 << 20)]
+        bytes: usize,
+    },
     /// Writes what is kept for a target into files of their own
     Unpack {
         /// The target
@@ -49,6 +58,8 @@ fn main() -> Result<()> {
             TARGETS.iter().for_each(|target| println!("{}", target.name));
             Ok(())
         }
+        Task::Hostile { case: Some(case), bytes } => cost(&case, bytes),
+        Task::Hostile { case: None, bytes } => costs(bytes),
         Task::Unpack { target, directory } => {
             println!("{} inputs", corpus::unpack(&target, &directory)?);
             Ok(())
@@ -68,6 +79,28 @@ fn run(target: &str, files: &[PathBuf]) -> Result<()> {
         let input = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
         (target.run)(&input);
         println!("{}: all is true", file.display());
+    }
+    Ok(())
+}
+
+fn cost(case: &str, bytes: usize) -> Result<()> {
+    let Some(case) = hostile::cases().into_iter().find(|one| one.name == case) else {
+        bail!("there is no case {case:?}");
+    };
+    let cost = case.cost(bytes);
+    println!("{:<40} {:>12} {:>8}", case.name, cost.memory, cost.time);
+    Ok(())
+}
+
+fn costs(bytes: usize) -> Result<()> {
+    println!("{:<40} {:>12} {:>8}", "case", "bytes", "ms");
+    for case in hostile::cases() {
+        let program = std::env::current_exe().context("cannot find this program")?;
+        let status = Command::new(program).args(["hostile", case.name, "--bytes", &bytes.to_string()]).status();
+        let status = status.with_context(|| format!("cannot run {}", case.name))?;
+        if !status.success() {
+            println!("{:<40} FAILED: {status}", case.name);
+        }
     }
     Ok(())
 }

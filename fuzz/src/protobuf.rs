@@ -6,13 +6,13 @@ use crate::input::Input;
 use crate::kinds::{Kind, SENT};
 use crate::server::{Api, Call};
 
-const MEDIA: &str = "application/vnd.kubernetes.protobuf";
+pub(crate) const MEDIA: &str = "application/vnd.kubernetes.protobuf";
 /// How much longer JSON may be: two bytes can stand for a field with a long name and a date.
 const GROWTH: usize = 64;
 
 /// What the bytes are.
 #[derive(Clone, Copy)]
-enum Part {
+pub(crate) enum Part {
     /// The object in an envelope that names the kind.
     Object,
     /// The object in an envelope that names no kind.
@@ -46,7 +46,7 @@ fn check_pure(kind: &Kind, body: &[u8]) {
     assert!(length <= most, "{length} bytes of JSON from {} bytes: {object}", body.len());
 }
 
-fn body(part: Part, kind: &Kind, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn body(part: Part, kind: &Kind, bytes: &[u8]) -> Vec<u8> {
     let mut body = b"k8s\0".to_vec();
     match part {
         Part::Object => {
@@ -64,13 +64,16 @@ fn body(part: Part, kind: &Kind, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A field of bytes, as it is on the wire.
-fn field(number: u8, bytes: &[u8], out: &mut Vec<u8>) {
-    out.push(number << 3 | 2);
-    let mut length = bytes.len();
-    while length >= 0x80 {
-        out.push((length & 0x7f) as u8 | 0x80);
-        length >>= 7;
-    }
-    out.push(length as u8);
+pub(crate) fn field(number: u8, bytes: &[u8], out: &mut Vec<u8>) {
+    varint(usize::from(number) << 3 | 2, out);
+    varint(bytes.len(), out);
     out.extend_from_slice(bytes);
+}
+
+fn varint(mut number: usize, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.push((number & 0x7f) as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
 }

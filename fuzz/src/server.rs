@@ -154,8 +154,9 @@ impl Api {
         if !answer.is_success() {
             return None;
         }
-        let name = answer.json()["metadata"]["name"].as_str()?.to_owned();
-        Some(format!("{}/{name}", kind.path()))
+        let answer = answer.json();
+        let name = answer["metadata"]["name"].as_str()?;
+        Some(format!("{}/{}", kind.path(), segment(name)))
     }
 
     /// What was stored is written again: nothing changes, in JSON and in YAML.
@@ -167,4 +168,10 @@ impl Api {
             assert_eq!((after.code, after.text()), (200, before.text()), "{path} in {media}");
         }
     }
+}
+
+/// A name as it stands in a path.
+fn segment(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    name.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
