@@ -112,6 +112,10 @@ impl Api {
     /// The connection is lost.
     pub async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>> {
         let content = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        self.send_as(content, method, path, body).await
+    }
+
+    async fn send_as(&self, content: &str, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>> {
         let request = Request::builder()
             .method(method)
             .uri(format!("{}{path}", self.base))
@@ -131,12 +135,17 @@ impl Api {
     /// The server refused; the message has its answer.
     pub async fn call(&self, method: Method, path: &str, body: impl Into<Bytes>) -> Result<Bytes> {
         let answer = self.send(method.clone(), path, body.into()).await.with_context(|| format!("{method} {path}"))?;
-        let status = answer.status();
-        let body = answer.into_body().collect().await?.to_bytes();
-        if !status.is_success() {
-            bail!("{method} {path}: {status}: {}", String::from_utf8_lossy(&body));
-        }
-        Ok(body)
+        read(&format!("{method} {path}"), answer).await
+    }
+
+    /// Sends a patch of some type that has to succeed, and reads the answer.
+    ///
+    /// # Errors
+    /// The server refused; the message has its answer.
+    pub async fn patch(&self, content: &str, path: &str, body: impl Into<Bytes>) -> Result<Bytes> {
+        let what = format!("PATCH {path}");
+        let answer = self.send_as(content, Method::PATCH, path, body.into()).await.with_context(|| what.clone())?;
+        read(&what, answer).await
     }
 
     /// Starts a watch.
@@ -150,6 +159,15 @@ impl Api {
         }
         Ok(Lines { body: answer.into_body(), buffer: BytesMut::new() })
     }
+}
+
+async fn read(what: &str, answer: Response<Incoming>) -> Result<Bytes> {
+    let status = answer.status();
+    let body = answer.into_body().collect().await?.to_bytes();
+    if !status.is_success() {
+        bail!("{what}: {status}: {}", String::from_utf8_lossy(&body));
+    }
+    Ok(body)
 }
 
 /// Lines of an answer that does not end.

@@ -4,6 +4,7 @@
 //! files ──► Rig ──► control plane, concert-provider-file, managed-reconciler   (processes, started by concert-e2e)
 //!       └─► Api ──► creates, watches, deletes over HTTP/2 and TLS
 //! server ─► Target ──► the same requests to concert serve and to the real kube-apiserver
+//! definitions ► what a further definition costs, on both
 //! start ──► concert serve, concert up: from the start of the process to the line that says it is ready
 //! ```
 //!

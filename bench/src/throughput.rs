@@ -23,6 +23,9 @@ const PAGE: usize = 500;
 pub const WATCHERS: usize = 500;
 /// How many watches share a connection; a server may allow no more than 100 streams.
 const WATCHES_PER_CONNECTION: usize = 50;
+const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/written/deployments";
+const APPLY: &str = "application/apply-patch+yaml";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
 /// How many changes each watcher sees.
 const CHANGES: usize = 200;
 
@@ -36,6 +39,12 @@ pub enum Workload {
     Get,
     /// Changes a label and a value of one's own.
     MergePatch,
+    /// Applies a configuration of 1 KB, one value of which is new.
+    Apply,
+    /// Applies a Deployment of four containers with another image.
+    ApplyDeployment,
+    /// Changes the image of one container of a Deployment.
+    StrategicPatch,
     /// Lists all [`LISTED`].
     List,
     /// Lists pages of 500, one after the other.
@@ -44,7 +53,16 @@ pub enum Workload {
 
 impl Workload {
     /// All of them, in the order in which they are run.
-    pub const ALL: [Self; 5] = [Self::Create, Self::Get, Self::MergePatch, Self::List, Self::Page];
+    pub const ALL: [Self; 8] = [
+        Self::Create,
+        Self::Get,
+        Self::MergePatch,
+        Self::Apply,
+        Self::ApplyDeployment,
+        Self::StrategicPatch,
+        Self::List,
+        Self::Page,
+    ];
 
     /// As tables show it.
     #[must_use]
@@ -53,6 +71,9 @@ impl Workload {
             Self::Create => "create ConfigMap 1 KB",
             Self::Get => "get",
             Self::MergePatch => "merge patch",
+            Self::Apply => "apply ConfigMap 1 KB",
+            Self::ApplyDeployment => "apply Deployment",
+            Self::StrategicPatch => "strategic patch",
             Self::List => "list 5,000",
             Self::Page => "list, limit 500",
         }
@@ -106,6 +127,10 @@ impl Target {
         for (client, api) in target.clients.iter().enumerate() {
             api.call(Method::POST, "/api/v1/namespaces/written/configmaps", config_map(&format!("own-{client}")))
                 .await?;
+            for name in ["applied", "patched"] {
+                let body = deployment(&format!("{name}-{client}"), "image:0");
+                api.patch(APPLY, &format!("{DEPLOYMENTS}/{name}-{client}?fieldManager=first"), body).await?;
+            }
         }
         Ok(target)
     }
@@ -211,6 +236,21 @@ async fn client_loop(
             Workload::MergePatch => {
                 api.call(Method::PATCH, &own(client), patch(&number.to_string())).await?;
             }
+            Workload::Apply => {
+                let (name, mine) = (format!("set-{client}"), "?fieldManager=bench&force=true");
+                let path = format!("/api/v1/namespaces/written/configmaps/{name}{mine}");
+                api.patch(APPLY, &path, changed_map(&name, number)).await?;
+            }
+            Workload::ApplyDeployment => {
+                let name = format!("applied-{client}");
+                let path = format!("{DEPLOYMENTS}/{name}?fieldManager=first&force=true");
+                api.patch(APPLY, &path, deployment(&name, &format!("image:{number}"))).await?;
+            }
+            Workload::StrategicPatch => {
+                let containers = json!([{ "name": "c-2", "image": format!("image:{number}") }]);
+                let body = json!({ "spec": { "template": { "spec": { "containers": containers } } } }).to_string();
+                api.patch(STRATEGIC, &format!("{DEPLOYMENTS}/patched-{client}"), body).await?;
+            }
             Workload::List => {
                 api.call(Method::GET, "/api/v1/namespaces/listed/configmaps", "").await?;
             }
@@ -237,6 +277,39 @@ fn own(client: usize) -> String {
 
 fn patch(value: &str) -> String {
     json!({ "metadata": { "labels": { "changed": value } }, "data": { "changed": value } }).to_string()
+}
+
+fn changed_map(name: &str, number: u64) -> String {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": { "name": name, "labels": { "app": "bench", "tier": "data" } },
+        "data": { "text": "x".repeat(900), "number": number.to_string() },
+    })
+    .to_string()
+}
+
+fn deployment(name: &str, image: &str) -> String {
+    let container = |number: usize| {
+        json!({
+            "name": format!("c-{number}"), "image": image, "args": ["--verbose", "--port=80"],
+            "ports": [{ "containerPort": 80 + number, "name": "http" }],
+            "env": [{ "name": "A", "value": "1" }, { "name": "B", "value": "2" }],
+            "resources": { "limits": { "cpu": "1", "memory": "128Mi" } },
+            "volumeMounts": [{ "name": "data", "mountPath": "/data" }],
+        })
+    };
+    let containers: Vec<_> = (1..=4).map(container).collect();
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name, "labels": { "app": name } },
+        "spec": {
+            "replicas": 3, "selector": { "matchLabels": { "app": name } },
+            "template": {
+                "metadata": { "labels": { "app": name } },
+                "spec": { "containers": containers, "volumes": [{ "name": "data", "emptyDir": {} }] },
+            },
+        },
+    })
+    .to_string()
 }
 
 fn config_map(name: &str) -> String {

@@ -8,6 +8,7 @@
 //! | `CONCERT_KUBECTL` | a kubectl, 1.27 or newer |
 //! | `CONCERT_REFERENCE_APISERVER` | the real kube-apiserver with etcd inside (`cargo xtask reference`) |
 //! | `CONCERT_REFERENCE_CONTROLLERS` | the real kube-controller-manager (`cargo xtask reference`) |
+//! | `CONCERT_KUBE_SUITE` | the directory of the test programs of kube-rs (`cargo xtask suite kube`) |
 //! | `CONCERT_BIN_DIR` | the directory of `concert` and the others |
 
 use std::env;
@@ -24,8 +25,12 @@ impl Missing {
     ///
     /// It goes straight to standard error: what `eprintln!` writes is captured when a test passes.
     pub fn skip(&self) {
-        let thread = std::thread::current();
-        let line = format!("SKIPPED: {}: {self}\n", thread.name().unwrap_or("a test"));
+        self.skip_as(std::thread::current().name().unwrap_or("a test"));
+    }
+
+    /// The same for a test that libtest does not know.
+    pub fn skip_as(&self, test: &str) {
+        let line = format!("SKIPPED: {test}: {self}\n");
         // One write, so that lines of parallel tests do not mix. Where nobody can read, nothing is lost.
         let _ = std::io::stderr().write_all(line.as_bytes());
     }
@@ -64,6 +69,16 @@ pub fn reference_apiserver() -> Result<PathBuf, Missing> {
 pub fn reference_controllers() -> Result<PathBuf, Missing> {
     let name = "CONCERT_REFERENCE_CONTROLLERS";
     let fix = "run `cargo xtask test`, or set it to what `cargo xtask reference` prints";
+    given(name)?.ok_or_else(|| Missing(format!("{name} is not set: {fix}")))
+}
+
+/// The test programs of kube-rs.
+///
+/// # Errors
+/// Why there are none.
+pub fn kube_suite() -> Result<PathBuf, Missing> {
+    let name = "CONCERT_KUBE_SUITE";
+    let fix = "run `cargo xtask suite kube`, or `cargo xtask test`";
     given(name)?.ok_or_else(|| Missing(format!("{name} is not set: {fix}")))
 }
 

@@ -35,6 +35,7 @@
 //! - `actor`: providers and reconcilers that are killed and started again
 //! - `api`: plain requests, for tests that need many
 //! - [`differential`]: the same requests to both servers, and what differs in their answers
+//! - `foreign`: the test suites of others
 //! - [`history`]: whether what many clients saw could have happened in order; pure
 //! - `kubectl`, `process`, `patience`, `dice`, `scratch`: what tests are written with
 //! - `reaper`: nothing outlives the test run, even one that was killed
@@ -45,17 +46,20 @@ mod control_plane;
 mod dice;
 pub mod differential;
 pub mod environment;
+mod foreign;
 pub mod history;
 mod kubectl;
 mod patience;
 mod process;
 mod reaper;
 mod scratch;
+pub mod session;
 
 pub use actor::{Actor, Reconciler, definitions};
 pub use api::{Answer, Api, Change, Connection, Request, Response, Watch};
 pub use control_plane::{ControlPlane, Embedded, Reference, free_port, on_embedded, on_reference};
 pub use dice::Dice;
+pub use foreign::{Outcome, Suite};
 pub use kubectl::{Kubectl, Output};
 pub use patience::{Deadline, Stopwatch, eventually, pause};
 pub use process::{Exit, Process};

@@ -2,26 +2,14 @@
 //!
 //! Needs the real server with its controllers; without Go it is skipped.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::collections::BTreeMap;
 
 use concert_e2e::differential::{run, scenario};
-use concert_e2e::{ControlPlane, Kubectl, environment, eventually};
-use regex::Regex;
-
-/// Generous: machines are rarely idle.
-const SOON: Duration = Duration::from_secs(30);
+use concert_e2e::session::{Outcome, Session, assert_same};
+use concert_e2e::{ControlPlane, environment};
 
 /// Commands that say something else as `docs/differences.md` says, and its row there. Their exit codes are the same.
-const PERMITTED: &[(&str, usize)] = &[
-    ("explain widgets", 8),
-    ("explain configmaps.data", 8),
-    // The real server's message quotes the whole object, managedFields too.
-    ("apply --validate=strict -f -", 5),
-];
-
-/// What one command gave: itself, its exit code, its outputs.
-type Outcome = (String, Option<i32>, String, String);
+const PERMITTED: &[(&str, usize)] = &[("explain widgets", 8), ("explain configmaps.data", 8)];
 
 #[test]
 fn a_script_has_the_same_outcome_on_both_servers() {
@@ -44,7 +32,7 @@ fn a_script_has_the_same_outcome_on_both_servers() {
         });
         (real.join().expect("the real server's side"), ours.join().expect("our side"))
     });
-    assert_same(&real, &ours);
+    assert_same(PERMITTED, &real, &ours);
 }
 
 #[track_caller]
@@ -52,89 +40,6 @@ fn define(server: &ControlPlane) {
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
     let definitions = scenario::definitions(&directory).unwrap_or_else(|why| panic!("{why}"));
     run::define(&server.api(), &definitions).unwrap_or_else(|why| panic!("{why}"));
-}
-
-#[track_caller]
-fn assert_same(real: &[Outcome], ours: &[Outcome]) {
-    let mut text = String::new();
-    let mut same: BTreeSet<&str> = PERMITTED.iter().map(|(command, _)| *command).collect();
-    for (real, ours) in real.iter().zip(ours) {
-        if real == ours {
-            continue;
-        }
-        let permitted = PERMITTED.iter().any(|(command, _)| *command == real.0);
-        if permitted && real.1 == ours.1 {
-            same.remove(&*real.0);
-            continue;
-        }
-        let said = |(_, code, stdout, stderr): &Outcome| format!("{code:?}\n{stdout}{stderr}");
-        text.push_str(&format!("\n==== kubectl {}\n---- real {}\n---- ours {}\n", real.0, said(real), said(ours)));
-    }
-    assert!(text.is_empty() && real.len() == ours.len(), "{text}");
-    assert!(same.is_empty(), "these do not differ any more, strike them from PERMITTED: {same:?}");
-    println!("{} commands", real.len());
-}
-
-/// A person's session.
-struct Session<'a> {
-    kubectl: &'a Kubectl,
-    outcomes: Vec<Outcome>,
-    folds: Vec<(Regex, &'static str)>,
-}
-
-impl<'a> Session<'a> {
-    fn new(kubectl: &'a Kubectl) -> Self {
-        let fold = |(pattern, word)| (Regex::new(pattern).expect("a correct pattern"), word);
-        let folds = [
-            ("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uid>"),
-            (r"20[2-9]\d-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( \+0000|Z)?", "<time>"),
-            (r#"(resourceVersion"?: )"\d+""#, "$1<revision>"),
-            (r"(Resource Version: +)\d+", "$1<revision>"),
-            (r"(Creation Timestamp: +).*", "$1<time>"),
-            (r"/tmp/(LIVE|MERGED)-\d+", "$1"),
-            (r"https://127\.0\.0\.1:\d+", "<server>"),
-            (r"\b\d+[smh](\d+[smh])?\b", "<age>"),
-            (r" +", " "),
-            (r"(?m) +$", ""),
-        ];
-        Self { kubectl, outcomes: Vec::new(), folds: folds.map(fold).to_vec() }
-    }
-
-    fn fold(&self, text: &str) -> String {
-        self.folds.iter().fold(text.to_owned(), |text, (pattern, word)| pattern.replace_all(&text, *word).into_owned())
-    }
-
-    /// Runs one command; words are between spaces.
-    fn run(&mut self, command: &str) {
-        self.run_with(command, "");
-    }
-
-    /// Runs one command with an input.
-    fn run_with(&mut self, command: &str, input: &str) {
-        let words: Vec<&str> = command.split(' ').collect();
-        let output = if input.is_empty() { self.kubectl.run(&words) } else { self.kubectl.run_stdin(&words, input) };
-        self.keep(command, output.code, &output.stdout, &output.stderr);
-    }
-
-    fn keep(&mut self, command: &str, code: Option<i32>, stdout: &str, stderr: &str) {
-        self.outcomes.push((command.to_owned(), code, self.fold(stdout), self.fold(stderr)));
-    }
-
-    /// Runs commands while another one watches until it has said `lines` lines.
-    fn watched(&mut self, command: &str, lines: usize, work: &[&str]) {
-        let words: Vec<&str> = command.split(' ').collect();
-        let watch = self.kubectl.spawn(&words);
-        let said = |at_least: usize| {
-            eventually(command, SOON, || match watch.stdout() {
-                text if text.lines().count() >= at_least => Ok(text),
-                text => Err(text + &watch.stderr()),
-            })
-        };
-        said(1);
-        work.iter().for_each(|command| self.run(command));
-        let text = said(lines);
-        self.keep(command, None, &text, "");
-    }
 }
 
 fn outcomes(server: &ControlPlane) -> Vec<Outcome> {

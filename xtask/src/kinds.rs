@@ -14,13 +14,13 @@ mod table;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::Value;
 
 use crate::child;
 use crate::metadata;
-use crate::tools::{self, Tool};
+use crate::tools;
 
 /// Where the data lie.
 const DATA: &str = "crates/model/schema/src/builtin";
@@ -74,10 +74,7 @@ fn roles(objects: &Value) -> String {
 
 /// Starts the real server and asks it.
 fn ask() -> Result<String> {
-    let server = match tools::reference() {
-        Tool::Ready { path, .. } => path,
-        Tool::Unavailable(why) | Tool::Broken(why) => bail!("{why}"),
-    };
+    let (server, _) = tools::reference().ready()?;
     let mut command = child::cargo();
     command
         .args(["run", "--quiet", "--package", "concert-e2e", "--bin", "reference-facts"])

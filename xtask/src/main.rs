@@ -1,7 +1,7 @@
 //! What the house needs to be built, tested and kept tidy: `cargo xtask --help`.
 //!
 //! ```text
-//! test ──► tools (kubectl, reference server) ──► release binaries ──► cargo test ──► report
+//! test ──► tools (kubectl, reference server, kube-rs's tests) ──► release binaries ──► cargo test ──► report
 //! tidy ──► cargo metadata ──► edges, outsiders, licences; sources ──► ignored tests, lints, mod.rs
 //! ```
 //!
@@ -12,6 +12,7 @@ mod determinism;
 mod kinds;
 mod metadata;
 mod reference;
+mod suite;
 mod test;
 mod tidy;
 mod time;
@@ -37,6 +38,8 @@ enum Task {
     Tidy,
     /// Builds (once) and finds the real kube-apiserver that we compare ourselves with
     Reference(reference::Options),
+    /// Runs the tests of somebody else on the embedded server and on the real one
+    Suite(suite::Options),
     /// Makes the data of the built-in kinds anew, from the real server and its Go types
     Kinds(kinds::Options),
     /// Runs one workload in two processes and compares the hashes of their journals
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Task::Test(options) => test::run(&options),
         Task::Tidy => tidy::run(),
         Task::Reference(options) => reference::run(&options),
+        Task::Suite(options) => suite::run(&options),
         Task::Kinds(options) => kinds::run(&options),
         Task::Determinism(options) => determinism::run(&options),
     };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
@@ -106,16 +107,22 @@ fn null_is_normal<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<D
 impl Metadata {
     /// Our own packages only; needs no network.
     pub(crate) fn workspace() -> Result<Self> {
-        Self::read(&["--no-deps"])
+        Self::read(child::cargo(), &["--no-deps"])
     }
 
     /// Our own packages and all that they stand on.
     pub(crate) fn complete() -> Result<Self> {
-        Self::read(&[])
+        Self::read(child::cargo(), &[])
     }
 
-    fn read(extra: &[&str]) -> Result<Self> {
+    /// What is in `directory`, and all that it stands on.
+    pub(crate) fn of(directory: &Path) -> Result<Self> {
         let mut command = child::cargo();
+        command.current_dir(directory);
+        Self::read(command, &[])
+    }
+
+    fn read(mut command: Command, extra: &[&str]) -> Result<Self> {
         command.args(["metadata", "--format-version=1"]).args(extra);
         let text = child::capture(command).context("cannot read the workspace")?;
         serde_json::from_str(&text).context("cannot understand `cargo metadata`")

@@ -1,13 +1,13 @@
 //! `cargo xtask reference`: the real kube-apiserver and its controllers, built once, for comparison and for hand use.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 
 use crate::child;
-use crate::tools::{self, Tool};
+use crate::tools;
 
 /// What to do with the reference server.
 #[derive(Args)]
@@ -40,7 +40,7 @@ enum Action {
 
 /// Builds or finds the server and the controllers, then does what `options` say.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let (server, note) = ready(tools::reference())?;
+    let (server, note) = tools::reference().ready()?;
     match &options.action {
         Some(Action::Run { port, controllers }) => {
             // The flags, key and kubeconfig are those of the tests, so they live with the tests' harness.
@@ -50,7 +50,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
                 .args(["--port", &port.to_string()])
                 .env("CONCERT_REFERENCE_APISERVER", &server);
             if *controllers {
-                command.arg("--controllers").env("CONCERT_REFERENCE_CONTROLLERS", ready(tools::controllers())?.0);
+                command.arg("--controllers").env("CONCERT_REFERENCE_CONTROLLERS", tools::controllers().ready()?.0);
             }
             let status = command.status().context("cannot start the server")?;
             Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -62,7 +62,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }
         None => {
             println!("kube-apiserver {note}: {}", server.display());
-            let (controllers, note) = ready(tools::controllers())?;
+            let (controllers, note) = tools::controllers().ready()?;
             println!("kube-controller-manager {note}: {}", controllers.display());
             Ok(ExitCode::SUCCESS)
         }
@@ -75,16 +75,9 @@ fn record(server: &Path, filter: &str) -> Result<ExitCode> {
         .args(["test", "--package", "concert-e2e", "--test", "differential", "--"])
         .args(["both_servers_answer_alike", "--nocapture"])
         .env("CONCERT_REFERENCE_APISERVER", server)
-        .env("CONCERT_REFERENCE_CONTROLLERS", ready(tools::controllers())?.0)
+        .env("CONCERT_REFERENCE_CONTROLLERS", tools::controllers().ready()?.0)
         .env("CONCERT_SCENARIO", filter)
         .env("CONCERT_RECORD", "1");
     let status = command.status().context("cannot start cargo")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn ready(tool: Tool) -> Result<(PathBuf, String)> {
-    match tool {
-        Tool::Ready { path, note } => Ok((path, note)),
-        Tool::Unavailable(why) | Tool::Broken(why) => bail!("{why}"),
-    }
 }

@@ -16,7 +16,7 @@ use clap::Args;
 use crate::child::{self, Progress};
 use crate::metadata::Metadata;
 use crate::time::{Human, Stopwatch};
-use crate::tools::{self, Tool};
+use crate::tools::{self, Needed, Tool};
 use report::Report;
 
 /// The package whose tests drive the built binaries.
@@ -81,7 +81,7 @@ impl Step {
 #[derive(Default)]
 struct Session {
     steps: Vec<Step>,
-    environment: Vec<(&'static str, OsString)>,
+    environment: Vec<(String, OsString)>,
     report: Report,
 }
 
@@ -94,11 +94,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let mut session = Session::default();
     if options.needs_black_box() {
-        session.find_tool("kubectl", "CONCERT_KUBECTL", "CONCERT_KUBECTL_MISSING", tools::kubectl)?;
-        let missing = "CONCERT_REFERENCE_APISERVER_MISSING";
-        session.find_tool("reference server", "CONCERT_REFERENCE_APISERVER", missing, tools::reference)?;
-        let missing = "CONCERT_REFERENCE_CONTROLLERS_MISSING";
-        session.find_tool("reference controllers", "CONCERT_REFERENCE_CONTROLLERS", missing, tools::controllers)?;
+        tools::NEEDED.iter().try_for_each(|needed| session.find_tool(needed))?;
         session.build_binaries(&metadata)?;
     }
     session.run_tests(options)?;
@@ -118,35 +114,22 @@ impl Session {
         Ok(())
     }
 
-    fn find_tool(
-        &mut self,
-        name: &'static str,
-        variable: &'static str,
-        missing: &'static str,
-        find: fn() -> Tool,
-    ) -> Result<()> {
-        self.step(name, |session| {
-            let tool = find();
-            if let Some(path) = tool.path() {
-                session.environment.push((variable, path.into()));
-            }
-            let (verdict, note) = match tool {
+    fn find_tool(&mut self, needed: &Needed) -> Result<()> {
+        self.step(needed.name, |session| {
+            let tool = (needed.find)();
+            session.environment.push(needed.told(&tool));
+            Ok(match tool {
                 Tool::Ready { note, .. } => (Verdict::Passed, note),
                 Tool::Unavailable(why) => (Verdict::Skipped, why),
                 Tool::Broken(why) => (Verdict::Failed, why),
-            };
-            if verdict != Verdict::Passed {
-                // The reason is told once, with the step; each test only says what it lacks.
-                session.environment.push((missing, format!("there is no {name}").into()));
-            }
-            Ok((verdict, note))
+            })
         })
     }
 
     fn build_binaries(&mut self, metadata: &Metadata) -> Result<()> {
         self.step(BINARIES_STEP, |session| {
             let directory = metadata.target_directory.join("release");
-            session.environment.push(("CONCERT_BIN_DIR", directory.clone().into()));
+            session.environment.push(("CONCERT_BIN_DIR".to_owned(), directory.clone().into()));
             let (present, absent): (Vec<_>, Vec<_>) =
                 BINARIES.iter().partition(|(package, _)| metadata.member(package).is_some());
             let absent: Vec<&str> = absent.into_iter().map(|(package, _)| package).collect();

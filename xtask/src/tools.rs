@@ -1,10 +1,16 @@
 //! Finding, and where we can installing, what the tests need beyond a Rust toolchain.
 
+mod cache;
 mod go;
+mod kube;
 mod kubectl;
 
-use std::path::{Path, PathBuf};
+use std::ffi::OsString;
+use std::path::PathBuf;
 
+use anyhow::{Result, bail};
+
+pub(crate) use kube::{kube, lock as lock_kube};
 pub(crate) use kubectl::kubectl;
 
 /// The Go program that is the real API server.
@@ -17,11 +23,42 @@ const CONTROLLERS: go::Program = go::Program {
     binary: "kube-controller-manager",
 };
 
+/// Something that the black-box tests need.
+pub(crate) struct Needed {
+    /// What it is called.
+    pub(crate) name: &'static str,
+    /// The environment variable that says where it is.
+    variable: &'static str,
+    /// Finds or installs it.
+    pub(crate) find: fn() -> Tool,
+}
+
+/// All that they need.
+pub(crate) const NEEDED: &[Needed] = &[
+    Needed { name: "kubectl", variable: "CONCERT_KUBECTL", find: kubectl },
+    Needed { name: "reference server", variable: "CONCERT_REFERENCE_APISERVER", find: reference },
+    Needed { name: "reference controllers", variable: "CONCERT_REFERENCE_CONTROLLERS", find: controllers },
+    Needed { name: "kube-rs suite", variable: "CONCERT_KUBE_SUITE", find: kube },
+];
+
+impl Needed {
+    /// What the tests are told: where it is, or in `…_MISSING` that it is not there.
+    pub(crate) fn told(&self, tool: &Tool) -> (String, OsString) {
+        match tool {
+            Tool::Ready { path, .. } => (self.variable.to_owned(), path.into()),
+            // The reason is told once, by whoever looked for it; each test only says what it lacks.
+            Tool::Unavailable(_) | Tool::Broken(_) => {
+                (format!("{}_MISSING", self.variable), format!("there is no {}", self.name).into())
+            }
+        }
+    }
+}
+
 /// Where a search for a tool ended.
 pub(crate) enum Tool {
     /// It is here.
     Ready {
-        /// The executable.
+        /// The executable, or the directory of several.
         path: PathBuf,
         /// Its version and where it comes from.
         note: String,
@@ -33,11 +70,11 @@ pub(crate) enum Tool {
 }
 
 impl Tool {
-    /// The executable, if there is one.
-    pub(crate) fn path(&self) -> Option<&Path> {
+    /// Where it is, and its note; without it there is no going on.
+    pub(crate) fn ready(self) -> Result<(PathBuf, String)> {
         match self {
-            Tool::Ready { path, .. } => Some(path),
-            Tool::Unavailable(_) | Tool::Broken(_) => None,
+            Tool::Ready { path, note } => Ok((path, note)),
+            Tool::Unavailable(why) | Tool::Broken(why) => bail!("{why}"),
         }
     }
 }

@@ -10,7 +10,6 @@
 //! | the five characters of a generated name | `#####` |
 //! | several causes of a refusal, and the message that repeats them | in alphabetical order: Go's maps have none |
 //! | the number in the name that the real server's CEL checker gives a schema | `selfType#` |
-//! | `managedFields` | `…`, for they are long; a rule speaks of them |
 //!
 //! Nothing else. Times that a scenario sends are from before 2025 and stay.
 
@@ -176,7 +175,6 @@ impl Seen {
                     self.revision(text, whole).into()
                 }
                 (Place::Metadata { .. }, "continue", Value::String(text)) => self.token(text).into(),
-                (Place::Metadata { .. }, "managedFields", _) => "…".into(),
                 (_, "metadata", Value::Object(metadata)) if is_definition => {
                     let mut metadata = metadata.clone();
                     metadata.insert("resourceVersion".to_owned(), "rv".into());

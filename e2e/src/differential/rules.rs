@@ -26,7 +26,6 @@ impl std::fmt::Debug for Rule {
 
 /// All of them.
 pub const RULES: &[Rule] = &[
-    Rule { name: "managed-fields", row: 5, apply: |real, _| without_managed_fields(&mut real.answer) },
     Rule { name: "established-at-once", row: 9, apply: established_at_once },
     Rule {
         name: "certificate-description",
@@ -34,8 +33,7 @@ pub const RULES: &[Rule] = &[
         apply: |real, ours| certificate(&mut real.answer, &mut ours.answer),
     },
     Rule { name: "decoder-words", row: 3, apply: decoder_words },
-    Rule { name: "patched-object", row: 5, apply: patched_object },
-    Rule { name: "no-apply-offered", row: 5, apply: |real, _| no_apply_offered(real) },
+    Rule { name: "patched-object", row: 3, apply: patched_object },
     Rule { name: "descriptions", row: 8, apply: |real, ours| descriptions(&mut real.answer, &mut ours.answer) },
 ];
 
@@ -47,17 +45,6 @@ pub fn apply_all(real: &mut Transcript, ours: &mut Transcript, fired: &mut BTree
                 fired.insert(rule.name);
             }
         }
-    }
-}
-
-fn without_managed_fields(value: &mut Value) -> bool {
-    match value {
-        Value::Array(items) => items.iter_mut().map(without_managed_fields).fold(false, |any, one| any | one),
-        Value::Object(fields) => {
-            let here = fields.remove("managedFields").is_some();
-            fields.values_mut().map(without_managed_fields).fold(here, |any, one| any | one)
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
 
@@ -96,7 +83,7 @@ fn decoder_words(real: &mut Entry, ours: &mut Entry) -> bool {
     true
 }
 
-/// A patch that leaves no readable object is refused with that object in the message, managedFields and all.
+/// A patch that leaves no readable object is refused with that object in the message, in the order of Go's structs.
 fn patched_object(real: &mut Entry, ours: &mut Entry) -> bool {
     let place = "/body/details/causes/0";
     let is_patch = |entry: &Entry| entry.answer.pointer(place).is_some_and(|cause| cause["field"] == "patch");
@@ -111,18 +98,6 @@ fn patched_object(real: &mut Entry, ours: &mut Entry) -> bool {
                 *text = format!("{start}Invalid value: …").into();
             }
         }
-    }
-    true
-}
-
-/// OpenAPI tells of server-side apply only where it is served.
-fn no_apply_offered(real: &mut Entry) -> bool {
-    let content = real.answer.pointer_mut("/body/requestBody/content").and_then(Value::as_object_mut);
-    if content.is_none_or(|content| content.remove("application/apply-patch+yaml").is_none()) {
-        return false;
-    }
-    if let Some(parameters) = real.answer.pointer_mut("/body/parameters").and_then(Value::as_array_mut) {
-        parameters.retain(|parameter| parameter["name"] != "force");
     }
     true
 }
@@ -189,6 +164,9 @@ fn established_at_once(real: &mut Entry, ours: &mut Entry) -> bool {
     for entry in [real, ours] {
         if let Some(body) = entry.answer["body"].as_object_mut() {
             body.remove("status");
+        }
+        if let Some(Value::Array(managed)) = entry.answer.pointer_mut("/body/metadata/managedFields") {
+            managed.retain(|entry| entry["subresource"] != "status");
         }
     }
     differs

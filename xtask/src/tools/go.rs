@@ -1,14 +1,13 @@
 //! Programs built from Go modules: once, into a cache outside the tree.
 //!
-//! The cache's key is the content of the module's files, so a new version is a new entry and an old one stays
-//! good for other branches. A finished binary appears by rename; a lock keeps two builders apart.
+//! The cache's key is the content of the module's files.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::Result;
 
+use super::cache::{self, Key};
 use super::{Tool, on_path, version};
 use crate::child;
 use crate::metadata;
@@ -37,12 +36,11 @@ impl Program {
 
     /// Where its binary is, or will be.
     pub(super) fn cached(&self) -> Result<PathBuf> {
-        let mut hash = Fnv::new();
+        let mut key = Key::new();
         for file in ["go.mod", "go.sum", "main.go"] {
-            let path = self.source().join(file);
-            hash.add(&fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?);
+            key.add_file(&self.source().join(file))?;
         }
-        Ok(cache()?.join(self.module).join(hash.to_string()).join(self.binary))
+        Ok(cache::directory(self.module, &key)?.join(self.binary))
     }
 }
 
@@ -83,18 +81,10 @@ pub(super) fn usable_go() -> Result<(), String> {
 }
 
 fn build_into(program: &Program, path: &Path) -> Result<()> {
-    let directory = path.parent().ok_or_else(|| anyhow!("the cache has no directory"))?;
-    fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))?;
-    let lock_path = directory.join(format!("{}.lock", program.binary));
-    let lock = fs::File::create(&lock_path).with_context(|| format!("cannot make {}", lock_path.display()))?;
-    lock.lock().with_context(|| format!("cannot lock {}", lock_path.display()))?;
-    if path.is_file() {
-        return Ok(()); // someone else built it while we waited
-    }
-    println!("     … building {} {KUBERNETES} from Go modules, once: some minutes", program.binary);
-    let partial = path.with_extension("partial");
-    child::run_quietly(go_build(program, &partial), &format!("building {}", program.binary))?;
-    fs::rename(&partial, path).with_context(|| format!("cannot move {} into place", partial.display()))
+    cache::once(path, |partial| {
+        println!("     … building {} {KUBERNETES} from Go modules, once: some minutes", program.binary);
+        child::run_quietly(go_build(program, partial), &format!("building {}", program.binary))
+    })
 }
 
 fn go_build(program: &Program, output: &Path) -> Command {
@@ -118,50 +108,9 @@ fn go_build(program: &Program, output: &Path) -> Command {
     command
 }
 
-/// `${XDG_CACHE_HOME:-~/.cache}/concert`.
-fn cache() -> Result<PathBuf> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-    Ok(base.ok_or_else(|| anyhow!("cannot find a cache directory: set HOME or XDG_CACHE_HOME"))?.join("concert"))
-}
-
-/// FNV-1a, 64 bits: names cache entries, guards nothing. Stable across Rust releases, unlike std's hasher.
-struct Fnv(u64);
-
-impl Fnv {
-    fn new() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-
-    /// Adds one file; its length goes first, so that two files never run together.
-    fn add(&mut self, content: &[u8]) {
-        let length = (content.len() as u64).to_le_bytes();
-        for byte in length.iter().chain(content) {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
-}
-
-impl std::fmt::Display for Fnv {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_hash_sees_where_files_end() {
-        let hash = |parts: &[&str]| {
-            let mut hash = Fnv::new();
-            parts.iter().for_each(|part| hash.add(part.as_bytes()));
-            hash.to_string()
-        };
-        assert_eq!(hash(&["ab", "c"]), hash(&["ab", "c"]));
-        assert_ne!(hash(&["ab", "c"]), hash(&["a", "bc"]));
-    }
 
     #[test]
     fn the_modules_are_pinned_to_the_release_we_name() {
@@ -171,7 +120,7 @@ mod tests {
             ("kubectl", format!("k8s.io/kubectl v0.{minor_and_patch}")),
         ] {
             let path = metadata::root().join("xtask").join(module).join("go.mod");
-            let text = fs::read_to_string(path).unwrap();
+            let text = std::fs::read_to_string(path).unwrap();
             assert!(text.contains(&line), "xtask/{module}/go.mod does not require {line}");
             assert!(text.contains(&format!("\ngo {}.{}", OLDEST_GO.0, OLDEST_GO.1)), "xtask/{module}: other go line");
         }

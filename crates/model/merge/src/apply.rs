@@ -113,7 +113,9 @@ impl<'a> Endpoint<'a> {
         if managed.is_empty() && !is_new {
             return managed;
         }
-        self.booked(live.object, new, managed, author).unwrap_or_else(|_| live.managed.clone())
+        let mut managed = self.booked(live.object, new, managed, author).unwrap_or_else(|_| live.managed.clone());
+        managed.share(live.managed);
+        managed
     }
 
     /// Applies a configuration. The result still has to be defaulted, admitted and validated, as after any patch.
@@ -146,6 +148,7 @@ impl<'a> Endpoint<'a> {
         if author.manager == last_applied::MANAGER {
             last_applied::refresh(&mut applied.object, config);
         }
+        applied.managed.share(live.managed);
         Ok(applied)
     }
 

@@ -5,6 +5,7 @@ mod read;
 mod scale;
 mod write;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -169,6 +170,18 @@ impl ManagedFields {
             self.entries.clone_from(&old.entries);
         }
         same
+    }
+
+    /// Has the sets of `old` where they are the same: they are kept as long as somebody may ask for an old version.
+    pub(crate) fn share(&mut self, old: &Self) {
+        let known: HashMap<Identity<'_>, &Arc<FieldSet>> =
+            old.entries.iter().map(|entry| (entry.identity(), &entry.fields)).collect();
+        for entry in &mut self.entries {
+            let same = known.get(&entry.identity()).filter(|fields| ***fields == entry.fields);
+            if let Some(same) = same.map(|fields| Arc::clone(fields)) {
+                entry.fields = same;
+            }
+        }
     }
 
     pub(crate) fn entries_mut(&mut self) -> &mut Vec<Entry> {

@@ -34,6 +34,7 @@ use std::sync::{LazyLock, OnceLock};
 use concert_api::{FieldErrors, GroupResource, Gvk, Time, names};
 use serde_json::Value;
 
+use crate::schema::Stage;
 use crate::{Column, Schema};
 use habits::Habits;
 
@@ -130,6 +131,7 @@ pub struct Builtin {
     /// Its schema.
     pub schema: Schema,
     columns: OnceLock<Vec<Column>>,
+    zero: OnceLock<Value>,
     habits: &'static Habits,
     /// The columns as the real server describes them.
     described: Value,
@@ -176,7 +178,7 @@ pub fn part_kind(gvk: &Gvk) -> Option<&'static Builtin> {
         let others = parts.filter(|(kind, part)| part["kind"] != kind["kind"]);
         others
             .filter_map(|(kind, part)| {
-                Builtin::read(part).map(|one| Builtin { namespaced: kind["namespaced"] == true, ..one })
+                Builtin::from_data(part).map(|one| Builtin { namespaced: kind["namespaced"] == true, ..one })
             })
             .collect()
     });
@@ -236,11 +238,11 @@ fn kinds() -> Value {
 }
 
 fn read() -> Vec<Builtin> {
-    list(&kinds()).filter_map(Builtin::read).collect()
+    list(&kinds()).filter_map(Builtin::from_data).collect()
 }
 
 impl Builtin {
-    fn read(source: &Value) -> Option<Self> {
+    fn from_data(source: &Value) -> Option<Self> {
         let gvk = gvk(source);
         let (plural, verbs) = (text(&source["plural"]), texts(&source["verbs"]));
         let habits = habits::of(&gvk.group, &gvk.kind);
@@ -270,6 +272,7 @@ impl Builtin {
             schema_name,
             schema: definition(schema_name)?,
             columns: OnceLock::new(),
+            zero: OnceLock::new(),
             habits,
             described: source["columns"].clone(),
             gvk,
@@ -334,18 +337,37 @@ impl Builtin {
         self.schema.prune_struct(object)
     }
 
+    /// An object in which nothing is set, as Go writes it: with apiVersion and kind, and without defaults.
+    #[must_use]
+    pub fn zero(&self) -> &Value {
+        self.zero.get_or_init(|| {
+            let mut zero = self.schema.zero();
+            zero["apiVersion"] = self.gvk.api_version().into();
+            zero["kind"] = self.gvk.kind.clone().into();
+            zero
+        })
+    }
+
     /// Makes of an object what Go makes of it when it reads it: without what is empty, with defaults. Whether there was
     /// room for them: 3 MiB in one object.
     #[must_use]
+    pub fn read(&self, object: &mut Value) -> bool {
+        let roomy = self.schema.settle(object, Stage::Read);
+        (self.habits.read)(object);
+        roomy
+    }
+
+    /// Makes of an object what Go makes of it when it reads it from the store. Whether there was room for defaults.
+    #[must_use]
     pub fn settle(&self, object: &mut Value) -> bool {
-        self.schema.settle(object)
+        self.schema.settle(object, Stage::Stored)
     }
 
     /// Fills in what the real server fills in on a create (`old` is `None`) or an update.
     pub fn prepare(&self, object: &mut Value, old: Option<&Value>) {
         (self.habits.prepare)(object, old);
         // There was room for it when it came.
-        let _ = self.schema.settle(object);
+        let _ = self.settle(object);
     }
 
     /// What is wrong with an object beyond its metadata, in the words of the real server.

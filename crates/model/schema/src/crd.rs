@@ -108,7 +108,7 @@ impl Definition {
     /// Every rule it breaks, in the words of the real server.
     pub fn from_value(object: &Value) -> Result<Self, FieldErrors> {
         let mut object = object.clone();
-        prepare(&mut object, None);
+        read(&mut object);
         let spec = &object["spec"];
         let (errors, schemas) = check::spec(&object);
         if !errors.is_empty() {
@@ -218,7 +218,7 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// Fills in what the real server fills in.
-pub(crate) fn prepare(object: &mut Value, _old: Option<&Value>) {
+pub(crate) fn read(object: &mut Value) {
     if !object.is_object() {
         return;
     }

@@ -6,7 +6,11 @@ mod default;
 mod format;
 mod listtype;
 mod number;
+<<<<<<< HEAD
 mod path;
+=======
+mod properties;
+>>>>>>> main
 mod prune;
 mod rules;
 mod settle;
@@ -17,9 +21,8 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use concert_api::{FieldError, FieldErrors};
 use serde_json::Value;
@@ -30,7 +33,12 @@ pub(crate) use build::Definitions;
 pub(crate) use decode::dns_1035_faults;
 use format::Format;
 pub(crate) use format::{is_known as is_known_format, is_uri};
+<<<<<<< HEAD
 use path::Path;
+=======
+use properties::Properties;
+pub(crate) use settle::Stage;
+>>>>>>> main
 pub use shape::Others;
 
 /// Where an error is that has no field of its own.
@@ -95,38 +103,72 @@ enum Additional {
 #[derive(Debug, Default)]
 struct Node {
     kind: Option<Kind>,
-    /// The Go type of a built-in kind's field, where it is not clear from `kind` and `format`.
-    go_type: String,
     format: Option<Format>,
-    format_name: String,
+    format_name: Box<str>,
     nullable: bool,
     int_or_string: bool,
     preserve: bool,
     embedded: bool,
-    properties: BTreeMap<String, Schema>,
+    properties: Properties,
     additional: Additional,
     items: Option<Schema>,
     required: Vec<String>,
     default: Option<Value>,
+    /// What few nodes have; see [`Node::limits`].
+    limits: Option<Box<Limits>>,
+    list_type: Option<ListType>,
+    atomic_map: bool,
+    rules: Vec<Value>,
+    /// The rules, compiled when they are first needed.
+    compiled: OnceLock<Box<rules::Compiled>>,
+    /// Whether there are rules here or below.
+    ruled: OnceLock<bool>,
+    /// What only built-in kinds have; see [`Node::go`].
+    go: Option<Box<Go>>,
+}
+
+/// What a node of a built-in kind knows about the field of the Go struct that it stands for.
+#[derive(Debug, Default)]
+struct Go {
+    /// The Go type, where it is not clear from `kind` and `format`.
+    type_name: String,
+    patch_strategy: String,
+    patch_merge_key: String,
+    /// The struct that an object is read into.
+    structure: Option<settle::Structure>,
+}
+
+/// What a value may be beyond its type. Most nodes say nothing about that, and a definition has many nodes.
+#[derive(Debug, Default)]
+struct Limits {
     choices: Vec<Value>,
     bounds: number::Bounds,
     sizes: Sizes,
     pattern: Option<Pattern>,
-    list_type: Option<ListType>,
-    atomic_map: bool,
     all_of: Vec<Schema>,
     any_of: Vec<Schema>,
     one_of: Vec<Schema>,
     not: Option<Schema>,
-    rules: Vec<Value>,
-    /// The rules, compiled when they are first needed.
-    compiled: OnceLock<rules::Compiled>,
-    /// Whether there are rules here or below.
-    ruled: OnceLock<bool>,
-    patch_strategy: String,
-    patch_merge_key: String,
-    /// The struct that an object of a built-in kind is read into.
-    structure: Option<Box<settle::Structure>>,
+}
+
+impl Node {
+    fn go(&self) -> &Go {
+        static NONE: LazyLock<Go> = LazyLock::new(Go::default);
+        self.go.as_deref().unwrap_or(&NONE)
+    }
+
+    fn go_type(&self) -> &str {
+        &self.go().type_name
+    }
+
+    fn structure(&self) -> Option<&settle::Structure> {
+        self.go().structure.as_ref()
+    }
+
+    fn limits(&self) -> &Limits {
+        static NONE: LazyLock<Limits> = LazyLock::new(Limits::default);
+        self.limits.as_deref().unwrap_or(&NONE)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -197,8 +239,13 @@ impl Schema {
     /// Makes of an object of a built-in kind what Go makes of it: without what it leaves out, with defaults, and with
     /// what it writes though it is empty. Whether there was room for all of that: 3 MiB in one object.
     #[must_use]
-    pub(crate) fn settle(&self, object: &mut Value) -> bool {
-        settle::settle(self, object)
+    pub(crate) fn settle(&self, object: &mut Value, stage: Stage) -> bool {
+        settle::settle(self, object, stage)
+    }
+
+    /// What Go writes of an object of a built-in kind in which nothing is set.
+    pub(crate) fn zero(&self) -> Value {
+        settle::zero(self)
     }
 
     /// Removes what the schema does not know, and nulls that are neither nullable nor defaulted. Gives back the paths of
@@ -294,10 +341,11 @@ impl Schema {
     pub fn has_rules(&self) -> bool {
         let node = self.node();
         *node.ruled.get_or_init(|| {
-            let mut children = node.properties.values().chain(&node.items).chain(match &node.additional {
-                Additional::Schema(schema) => Some(schema),
-                _ => None,
-            });
+            let mut children =
+                node.properties.iter().map(|(_, child)| child).chain(&node.items).chain(match &node.additional {
+                    Additional::Schema(schema) => Some(schema),
+                    _ => None,
+                });
             !node.rules.is_empty() || children.any(Self::has_rules)
         })
     }
@@ -326,7 +374,7 @@ impl Schema {
 
     /// The members it knows by name.
     pub fn properties(&self) -> impl Iterator<Item = (&str, &Self)> {
-        self.node().properties.iter().map(|(name, schema)| (name.as_str(), schema))
+        self.node().properties.iter()
     }
 
     /// The schema of the items of a list.
@@ -370,7 +418,7 @@ impl fmt::Debug for Schema {
     /// One level: a schema may refer to itself.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let node = self.node();
-        let members: Vec<&str> = node.properties.keys().map(String::as_str).collect();
+        let members: Vec<&str> = node.properties.iter().map(|(name, _)| name).collect();
         f.debug_struct("Schema").field("kind", &node.kind).field("properties", &members).finish_non_exhaustive()
     }
 }

@@ -120,13 +120,21 @@ pub(crate) enum BadToken {
 
 impl Server {
     /// Makes roles and bindings decide (or no longer). The roles that everybody expects are written if they are not
-    /// there.
+    /// there; nobody waits for that where they decide nothing.
     ///
     /// # Errors
     /// They cannot be written.
     pub async fn authorize_by(&self, mode: Authorization) -> Result<(), Status> {
-        if mode == Authorization::Rbac {
-            self.write_bootstrap_roles().await?;
+        match mode {
+            Authorization::Rbac => self.write_bootstrap_roles().await?,
+            Authorization::AlwaysAllow => {
+                let server = self.clone();
+                drop(self.in_background(Box::pin(async move {
+                    if let Err(status) = server.write_bootstrap_roles().await {
+                        tracing::warn!(%status, "cannot write the bootstrap roles");
+                    }
+                })));
+            }
         }
         *self.access().mode.write().unwrap_or_else(PoisonError::into_inner) = mode;
         Ok(())

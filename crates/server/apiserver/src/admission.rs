@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::Server;
 use crate::incoming::{self, Incoming};
-use crate::target::{FieldValidation, Part, Target};
+use crate::target::{FieldValidation, Target};
 
 /// What is about to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,18 +80,7 @@ impl<'a> Review<'a> {
             operation,
             kind: &target.version().gvk,
             resource: &target.resource.id.resource,
-            subresource: match target.part {
-                Part::Whole => "",
-                Part::Status => "status",
-                Part::Scale => "scale",
-                Part::Finalize => "finalize",
-                Part::EphemeralContainers => "ephemeralcontainers",
-                Part::Resize => "resize",
-                Part::Approval => "approval",
-                Part::Binding => "binding",
-                Part::Eviction => "eviction",
-                Part::Node => "proxy",
-            },
+            subresource: target.part.name(),
             namespace: target.namespace.as_deref().unwrap_or_default(),
             name,
             old,

@@ -29,7 +29,7 @@ use crate::read::Page;
 use crate::read::pieces::Writer;
 use crate::respond::{self, Body, Count, Form, Offer};
 use crate::scale;
-use crate::target::{Part, Query, Route, Target, plain, route};
+use crate::target::{Part, Query, Route, Target, plain, program, route};
 use crate::write::Written;
 
 /// Larger request bodies are refused, as by the real server.
@@ -105,7 +105,8 @@ impl Server {
                 let watched = path.watched;
                 let answer = async {
                     let query = Query::parse(&parts.method, parts.uri.query().unwrap_or_default())?;
-                    let query = Query { caller, watch: query.watch || watched, watched_one: watched, ..query };
+                    let program = program(&parts.headers);
+                    let query = Query { caller, program, watch: query.watch || watched, watched_one: watched, ..query };
                     if watched && parts.method != Method::GET {
                         return Err(Status::method_not_allowed());
                     }
@@ -143,7 +144,7 @@ impl Server {
         }
         let changed = target.name.is_some().then(|| target.named_key().ok()).flatten();
         let changed = changed.and_then(|key| self.store().snapshot().get(&key).map(|entry| entry.bytes.len()));
-        body.len() + changed.unwrap_or_default() + target.version().schema_length / 8
+        body.len() + changed.unwrap_or_default() + target.version().openapi.len() / 8
     }
 
     /// The answer where a path leads to no resource: of a built-in group that nothing is found, of a custom resource
@@ -180,7 +181,7 @@ impl Server {
     {
         let answer = async {
             let query = Query::parse(&parts.method, parts.uri.query().unwrap_or_default())?;
-            let query = Query { caller, ..query };
+            let query = Query { caller, program: program(&parts.headers), ..query };
             if parts.method != Method::POST {
                 return Err(Status::method_not_allowed());
             }
@@ -292,6 +293,9 @@ impl Server {
             return Ok(respond::bytes(200, self.get(target, query, form).await?));
         }
         if query.watch {
+            if target.version().builtin.is_some_and(|builtin| !builtin.can("watch")) {
+                return Err(not_supported("watch", target));
+            }
             return Ok(respond::stream(self.watch(target, query, form).await?));
         }
         let page = self.page(target, query).await?;
@@ -379,6 +383,10 @@ fn not_allowed(method: &Method, target: &Target) -> Status {
     if target.part == Part::Whole || !target.resource.is_custom() {
         return Status::method_not_allowed();
     }
+    not_supported(verb, target)
+}
+
+fn not_supported(verb: &str, target: &Target) -> Status {
     let id = &target.resource.id;
     let message = format!("{verb} is not supported on resources of kind \"{id}\"");
     Status::failure(405, "MethodNotAllowed", message).about(id, "")

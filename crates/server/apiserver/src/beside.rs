@@ -2,10 +2,14 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 use bytes::Bytes;
-use concert_api::{Object, OwnerReference};
+use concert_api::{Gvk, Object, OwnerReference};
+use concert_merge::ManagedFields;
 use concert_store::{Beside, Entry, Key};
+
+use crate::incoming::MANAGED;
 
 /// Found once, when an object is written.
 #[derive(Debug)]
@@ -16,6 +20,8 @@ pub(crate) struct Parsed {
     pub(crate) object: Option<Object>,
     /// Who it belongs to, for garbage collection.
     pub(crate) owners: Vec<OwnerReference>,
+    /// Who owns which of its fields, once somebody has asked or written it.
+    managed: OnceLock<ManagedFields>,
 }
 
 /// A stored object.
@@ -26,7 +32,7 @@ impl Beside for Parsed {
         let object = Object::parse(bytes.clone()).ok();
         let labels = object.as_ref().map(Object::labels).unwrap_or_default();
         let owners = object.as_ref().map(Object::owners).unwrap_or_default();
-        Self { labels, object, owners }
+        Self { labels, object, owners, managed: OnceLock::new() }
     }
 }
 
@@ -47,6 +53,21 @@ impl Parsed {
         self.object.as_ref().map(Object::uid).unwrap_or_default()
     }
 
+    /// Who owns which of its fields; what cannot be read is nobody's.
+    pub(crate) fn managed(&self) -> &ManagedFields {
+        self.managed.get_or_init(|| {
+            let raw = self.object.as_ref().and_then(|object| object.field(&["metadata", MANAGED]));
+            let value = raw.and_then(|raw| serde_json::from_slice(raw).ok());
+            value.and_then(|value| ManagedFields::parse(&value).ok()).unwrap_or_default()
+        })
+    }
+
+    /// Keeps what the writer knows of it.
+    pub(crate) fn keep(&self, managed: ManagedFields) {
+        // Whoever read it meanwhile has found the same.
+        let _ = self.managed.set(managed);
+    }
+
     /// The text of a field, for field selectors; empty if absent.
     pub(crate) fn field(&self, path: &str) -> Cow<'_, str> {
         let steps: Vec<&str> = path.split('.').collect();
@@ -59,9 +80,22 @@ impl Parsed {
     }
 }
 
-/// How an object of this version and kind begins. All stored objects do, so that a list that leaves both out needs
-/// only another beginning.
-pub(crate) fn beginning(api_version: &str, kind: &str) -> String {
+/// In which order the real server writes what an object begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// Built-in kinds: a struct, with the kind first.
+    Struct,
+    /// Custom resources: a map, in the order of its keys.
+    Map,
+}
+
+/// How an object of this version and kind begins: clients quote the place of what they do not like. All stored objects
+/// do, so that a list that leaves both out needs only another beginning.
+pub(crate) fn beginning(gvk: &Gvk, layout: Layout) -> String {
     // Both were checked to be plain names when they were written.
-    format!("{{\"apiVersion\":\"{api_version}\",\"kind\":\"{kind}\",")
+    let (api_version, kind) = (gvk.api_version(), &gvk.kind);
+    match layout {
+        Layout::Struct => format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\","),
+        Layout::Map => format!("{{\"apiVersion\":\"{api_version}\",\"kind\":\"{kind}\","),
+    }
 }

@@ -1,17 +1,20 @@
 //! How an object is to be changed, and whether it is the one that the client has seen.
 
-use concert_api::{Details, Status, decode, meta};
+use concert_api::{Details, Status, Time, decode, meta};
+use concert_merge::Live;
 use http::HeaderMap;
 use serde_json::{Value, json};
 
 use crate::beside::Stored;
-use crate::body::{Media, content_type, unsupported_media};
+use crate::body::{Document, Media, content_type, unsupported_media};
+use crate::books::{self, Booked, ScaleBooks};
 use crate::delete::json_type;
-use crate::incoming::{self, Incoming};
+use crate::incoming::{self, Incoming, MANAGED};
 use crate::kinds;
+use crate::owners::{self, Stage};
 use crate::rules;
 use crate::scale;
-use crate::target::{Part, Query, Target};
+use crate::target::{FieldValidation, Part, Query, Target};
 
 const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 
@@ -25,6 +28,8 @@ pub(crate) enum Change {
     MergePatch(Value, Vec<String>),
     /// A patch that knows the lists of built-in kinds, and what a strict reader objects to.
     StrategicPatch(Value, Vec<String>),
+    /// A configuration of which its manager owns every field, and what a strict reader objects to.
+    Apply(Document),
 }
 
 impl Change {
@@ -82,8 +87,9 @@ impl Change {
                 let findings = patch.duplicates.iter().map(|path| duplicate("", path)).collect();
                 Ok(Self::StrategicPatch(patch.value, findings))
             }
-            "application/strategic-merge-patch+json" | "application/apply-patch+yaml" => {
-                Err(unsupported_media(PATCH_TYPES))
+            "application/apply-patch+yaml" => {
+                query.require_manager()?;
+                configuration(body).map(Self::Apply)
             }
             _ if target.resource.is_custom() => Err(unsupported_media(PATCH_TYPES)),
             _ => {
@@ -93,54 +99,200 @@ impl Change {
         }
     }
 
-    /// The object to create where there is none yet: some built-in kinds are created by a PUT. It stands for no revision.
-    pub(crate) fn created(&self, target: &Target) -> Result<Option<Incoming>, Status> {
+    /// The object to create where there is none yet: by an apply, and of some built-in kinds by a PUT. It stands for no
+    /// revision.
+    pub(crate) fn created(&self, target: &Target, query: &Query, now: Time) -> Result<Option<Booked>, Status> {
+        if target.part != Part::Whole {
+            return Ok(None);
+        }
         let by_put = target.resource.builtin.is_some_and(|builtin| builtin.create_on_update);
-        match self {
-            Self::Replace(sent) if by_put && target.part == Part::Whole => {
-                let mut sent = sent.clone();
+        let mut booked = match self {
+            Self::Replace(sent) if by_put => {
                 let nothing = json!({"metadata": {"name": target.name}});
                 check_uid(target, &sent.value, &nothing, self)?;
-                meta::of(&mut sent.value).remove("resourceVersion");
-                Ok(Some(sent))
+                let Incoming { mut value, mut warnings } = sent.clone();
+                warnings.extend(owners::deduplicate(&mut value, Stage::Sent));
+                let managed = books::created(target, query, &mut value, now);
+                Booked { value, managed, warnings }
             }
-            Self::Replace(_) | Self::JsonPatch(..) | Self::MergePatch(..) | Self::StrategicPatch(..) => Ok(None),
+            Self::Apply(config) => {
+                let booked = self.configured(target, query, None, config, now)?;
+                let uid = meta::text(&booked.value, "uid");
+                if !uid.is_empty() {
+                    let why = format!(
+                        "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                    );
+                    let name = target.name.as_deref().unwrap_or_default();
+                    return Err(Status::conflict_because(&target.resource.id, name, &why));
+                }
+                rules::check_name(target, &booked.value)?;
+                booked
+            }
+            Self::Replace(_) | Self::JsonPatch(..) | Self::MergePatch(..) | Self::StrategicPatch(..) => {
+                return Ok(None);
+            }
+        };
+        meta::of(&mut booked.value).remove("resourceVersion");
+        Ok(Some(booked))
+    }
+
+    /// The object as the client wants it, booked.
+    pub(crate) fn wanted(&self, target: &Target, query: &Query, live: Live<'_>, now: Time) -> Result<Booked, Status> {
+        if target.part == Part::Scale {
+            return self.scaled(target, query, live, now);
+        }
+        let Incoming { mut value, mut warnings } = match self {
+            Self::Replace(sent) => sent.clone(),
+            Self::Apply(config) => return self.configured(target, query, Some(live), config, now),
+            Self::MergePatch(..) | Self::JsonPatch(..) | Self::StrategicPatch(..) => {
+                let mut value = live.object.clone();
+                if self.mentions_managed() {
+                    live.managed.write_to(&mut value);
+                }
+                let findings = self.patch_value(target, &mut value)?;
+                if !value.is_object() {
+                    return Err(Status::bad_request("the patch does not leave an object"));
+                }
+                incoming::patched(target, value, findings, query.field_validation)
+                    .map_err(|status| incoming::unreadable(status, || self.shown(target, live)))?
+            }
+        };
+        if !self.is_patch() {
+            warnings.extend(owners::deduplicate(&mut value, Stage::Sent));
+        }
+        let managed = books::updated(target, live, &mut value, query.author(now));
+        Ok(Booked { value, managed, warnings })
+    }
+
+    /// What the real server shows of a patch that leaves nothing readable: what it leaves, with all its books, or itself.
+    fn shown(&self, target: &Target, live: Live<'_>) -> String {
+        if let Self::StrategicPatch(patch, _) = self {
+            return scale::go_text(patch);
+        }
+        let mut value = live.object.clone();
+        live.managed.write_to(&mut value);
+        // It could be patched before.
+        let _ = self.patch_value(target, &mut value);
+        incoming::whole_numbers(&mut value);
+        value.to_string()
+    }
+
+    /// The object after its scale was changed.
+    fn scaled(&self, target: &Target, query: &Query, live: Live<'_>, now: Time) -> Result<Booked, Status> {
+        let before = scale::before(target, live.object)?;
+        let scales = ScaleBooks::of(target, live.managed);
+        let (scale, managed, warnings) = match self {
+            Self::Apply(config) => {
+                let (scale, managed) = scales.applied(query, &before, &config.value, now)?;
+                (scale, managed, strict(config, query)?)
+            }
+            _ => {
+                let mut scale = before.clone();
+                let warnings = match self {
+                    Self::Replace(sent) => {
+                        scale = sent.value.clone();
+                        sent.warnings.clone()
+                    }
+                    _ => self.patch_value(target, &mut scale).map(|_| Vec::new())?,
+                };
+                let managed = scales.updated(&before, &mut scale, query.author(now));
+                (scale, managed, warnings)
+            }
+        };
+        let value = scale::applied(target, &scale, live.object, self.is_patch())?;
+        Ok(Booked { value, managed, warnings })
+    }
+
+    /// The object after a configuration was applied to it.
+    fn configured(
+        &self,
+        target: &Target,
+        query: &Query,
+        live: Option<Live<'_>>,
+        config: &Document,
+        now: Time,
+    ) -> Result<Booked, Status> {
+        let applied = books::applied(target, query, live, &config.value, now)?;
+        let mut warnings = strict(config, query)?;
+        let value = if applied.changed || live.is_none() {
+            let read = incoming::patched(target, applied.object, &[], query.field_validation)?;
+            warnings.extend(read.warnings);
+            read.value
+        } else {
+            applied.object
+        };
+        Ok(Booked { value, managed: applied.managed, warnings })
+    }
+
+    /// Whether a patch may change the books themselves.
+    fn mentions_managed(&self) -> bool {
+        match self {
+            Self::MergePatch(patch, _) | Self::StrategicPatch(patch, _) => patch["metadata"].get(MANAGED).is_some(),
+            Self::JsonPatch(patch, _) => patch.as_array().into_iter().flatten().any(|operation| {
+                ["path", "from"]
+                    .iter()
+                    .filter_map(|name| operation[name].as_str())
+                    .any(|path| matches!(path, "" | "/metadata") || path.starts_with("/metadata/managedFields"))
+            }),
+            Self::Replace(_) | Self::Apply(_) => false,
         }
     }
 
-    /// The object as the client wants it.
-    pub(crate) fn applied(&self, target: &Target, query: &Query, old: &Value) -> Result<Incoming, Status> {
-        let scaled = target.part == Part::Scale;
-        let mut value = if scaled { scale::before(target, old)? } else { old.clone() };
-        let findings = match self {
-            Self::Replace(sent) if scaled => {
-                let value = scale::applied(target, &sent.value, old, false)?;
-                return Ok(Incoming { value, warnings: sent.warnings.clone() });
-            }
-            Self::Replace(sent) => return Ok(sent.clone()),
+    /// Changes a tree by a patch; gives what a strict reader objects to.
+    fn patch_value(&self, target: &Target, value: &mut Value) -> Result<&[String], Status> {
+        Ok(match self {
             Self::MergePatch(patch, findings) => {
-                concert_merge::merge_patch(&mut value, patch);
+                concert_merge::merge_patch(value, patch);
                 findings
             }
             Self::StrategicPatch(patch, findings) => {
                 let version = target.version();
-                concert_merge::strategic_merge_patch(&mut value, patch, &version.schema, &version.gvk.kind)
+                concert_merge::strategic_merge_patch(value, patch, &version.schema, &version.gvk.kind)
                     .map_err(|error| strategic_failure(&error))?;
                 findings
             }
             Self::JsonPatch(patch, findings) => {
-                concert_merge::json_patch(&mut value, patch).map_err(|error| patch_failure(&error))?;
+                concert_merge::json_patch(value, patch).map_err(|error| patch_failure(&error))?;
                 findings
             }
-        };
-        if scaled {
-            let value = scale::applied(target, &value, old, true)?;
-            return Ok(Incoming { value, warnings: Vec::new() });
+            Self::Replace(_) | Self::Apply(_) => &[],
+        })
+    }
+}
+
+/// Reads the configuration of an apply: YAML, of which JSON is a part.
+fn configuration(body: &[u8]) -> Result<Document, Status> {
+    let undecodable = |why: &str| Status::bad_request(format!("error decoding YAML: {why}"));
+    // Most clients send JSON, which is read much faster; what is remarkable in it is told in the words for YAML.
+    let plain = Media::Json.decode(body).ok().filter(|document| document.refusals().is_empty());
+    let mut config = match plain {
+        Some(document) => document,
+        None => Media::Yaml.decode(body).map_err(|error| undecodable(&error))?,
+    };
+    match &config.value {
+        Value::Object(_) => incoming::whole_numbers(&mut config.value),
+        Value::Null => config.value = json!({}),
+        other => {
+            let found = json_type(other);
+            return Err(undecodable(&format!(
+                "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+            )));
         }
-        if !value.is_object() {
-            return Err(Status::bad_request("the patch does not leave an object"));
-        }
-        incoming::patched(target, value, findings, query.field_validation)
+    }
+    Ok(config)
+}
+
+/// What a reader of a configuration objects to or warns of: keys that occur twice.
+fn strict(config: &Document, query: &Query) -> Result<Vec<String>, Status> {
+    match query.field_validation {
+        FieldValidation::Ignore => Ok(Vec::new()),
+        FieldValidation::Warn => Ok(config.warnings()),
+        FieldValidation::Strict => match config.refusals().first() {
+            None => Ok(Vec::new()),
+            Some(refusal) => Err(Status::bad_request(format!(
+                "error strict decoding YAML: error converting YAML to JSON: {refusal}"
+            ))),
+        },
     }
 }
 
@@ -221,6 +373,7 @@ pub(crate) fn check_revision(target: &Target, sent: &Value, entry: &Stored, chan
         }
         Change::JsonPatch(patch, _) => patch.to_string().contains("/metadata/resourceVersion"),
         Change::Replace(sent) => !meta::text(&sent.value, "resourceVersion").is_empty(),
+        Change::Apply(config) => !meta::text(&config.value, "resourceVersion").is_empty(),
     };
     Ok(in_patch)
 }

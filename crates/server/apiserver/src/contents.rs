@@ -7,16 +7,18 @@
 use std::sync::Arc;
 
 use concert_api::{GroupResource, ObjectKey, meta};
+use concert_merge::{Author, Live};
 use concert_store::{Expect, Key, Op, Write, WriteError};
 use serde_json::Value;
 
 use crate::Server;
 use crate::beside::Stored;
+use crate::books;
 use crate::delete::{CLEANUP, DeleteOptions, WRITE_TRIES, say_terminating};
 use crate::encode;
 use crate::kinds::{self, Resource, Version};
 use crate::server::Work;
-use crate::target::Target;
+use crate::target::{Part, Target};
 use crate::terminating::say_nothing_remains;
 use crate::write::is_released;
 
@@ -47,7 +49,7 @@ impl Server {
         } else if self.has_contents(owner) {
             let (reason, message) = ("InstanceDeletionInProgress", "CustomResource deletion is in progress");
             let now = self.now();
-            self.edit(owner, |definition| say_terminating(definition, reason, message, now)).await;
+            self.edit(owner, Part::Status, |definition| say_terminating(definition, reason, message, now)).await;
         }
     }
 
@@ -55,7 +57,7 @@ impl Server {
     fn has_contents(&self, owner: &Key) -> bool {
         let snapshot = self.store().snapshot();
         if owner.resource == kinds::definitions() {
-            return snapshot.count(&instances_of(&owner.object.name)) > 0;
+            return snapshot.count(&kinds::instances_of(&owner.object.name)) > 0;
         }
         let namespace = Some(owner.object.name.as_ref());
         let kinds = self.kinds();
@@ -77,7 +79,7 @@ impl Server {
             let namespace = owner.object.name.as_ref();
             kinds.iter().filter(|one| one.namespaced).flat_map(|one| all(one, Some(namespace))).collect()
         } else if owner.resource == kinds::definitions() {
-            let id = instances_of(&owner.object.name);
+            let id = kinds::instances_of(&owner.object.name);
             kinds.iter().filter(|one| one.id == id).flat_map(|one| all(one, None)).collect()
         } else {
             Vec::new()
@@ -109,7 +111,7 @@ impl Server {
         };
         if waits(self) {
             let now = self.now();
-            self.edit(owner, |object| {
+            self.edit(owner, Part::Whole, |object| {
                 release(object);
                 if owner.resource == kinds::namespaces() {
                     say_nothing_remains(object, now);
@@ -119,9 +121,10 @@ impl Server {
         }
     }
 
-    /// Changes a stored object by the server itself, if it is there and `change` makes it another. The last finalizer
-    /// of a deleting object takes the object with it.
-    pub(crate) async fn edit(&self, key: &Key, change: impl Fn(&mut Value)) {
+    /// Changes a stored object, or one part of it, by the server itself, if it is there and `change` makes it another. The
+    /// last finalizer of a deleting object takes the object with it.
+    pub(crate) async fn edit(&self, key: &Key, part: Part, change: impl Fn(&mut Value)) {
+        let owns_definitions = key.resource == kinds::definitions();
         for _ in 0..WRITE_TRIES {
             let snapshot = self.store().snapshot();
             let Some(entry) = snapshot.get(key) else { return };
@@ -129,15 +132,27 @@ impl Server {
                 return;
             };
             let version = written_as(&resource, entry);
-            let Ok(before) = encode::tree(&resource, version, entry) else { return };
+            let Ok(before) = encode::apart(&resource, version, entry) else { return };
             let mut object = before.clone();
             change(&mut object);
             let last = meta::is_deleting(&object) && is_released(&resource, &object);
             if object == before && !last {
                 return;
             }
-            let draft = encode::draft(&resource, version, if last { &before } else { &object });
-            let op = if last { Op::Delete(draft) } else { Op::Put(draft) };
+            let managed = entry.beside.managed();
+            let target = Target::stored(&resource, &key.object).part(part).in_version(&version.gvk);
+            let op = if last {
+                let mut before = before;
+                managed.write_to(&mut before);
+                Op::Delete(encode::draft(&resource, version, &before))
+            } else {
+                let live = Live { object: &before, managed };
+                let manager = if owns_definitions { books::SERVER } else { books::HOUSEKEEPING };
+                let author = Author { manager, now: self.now() };
+                let managed = books::updated(&target, live, &mut object, author);
+                managed.write_to(&mut object);
+                Op::Put(encode::draft(&resource, version, &object))
+            };
             let write = Write { key: key.clone(), expect: Expect::Revision(entry.revision), guards: Vec::new(), op };
             match self.write(write).await {
                 Err(WriteError::Conflict { .. }) => {}
@@ -176,12 +191,6 @@ fn written_as<'a>(resource: &'a Resource, entry: &Stored) -> &'a Version {
 /// Namespaces and definitions take other objects with them.
 pub(crate) fn owns_others(resource: &GroupResource) -> bool {
     *resource == kinds::namespaces() || *resource == kinds::definitions()
-}
-
-/// The resource whose objects a definition defines, by the definition's name `plural.group`.
-fn instances_of(definition: &str) -> GroupResource {
-    let (plural, group) = definition.split_once('.').unwrap_or((definition, ""));
-    GroupResource::new(group, plural)
 }
 
 /// Takes off the finalizers that the server itself holds.

@@ -1,14 +1,18 @@
 //! What the server itself says about a definition: whether its names are free and its kind is served.
 
-use concert_api::{Condition, meta};
+use concert_api::{Condition, ObjectKey, meta};
+use concert_merge::{Author, Live, ManagedFields};
 use serde_json::{Value, json};
 
 use crate::Server;
+use crate::books;
+use crate::kinds;
+use crate::target::{Part, Target};
 
 impl Server {
     /// Writes the status of a definition in the same write that brings it: there is no moment in which it is not yet
     /// established.
-    pub(crate) fn establish(&self, definition: &mut Value, old: Option<&Value>) {
+    pub(crate) fn establish(&self, definition: &mut Value, old: Option<&Value>, managed: &mut ManagedFields) {
         let now = self.now();
         let mut stored: Vec<Value> =
             old.and_then(|old| old["status"]["storedVersions"].as_array().cloned()).unwrap_or_default();
@@ -21,9 +25,10 @@ impl Server {
         if !definition["status"].is_object() {
             definition["status"] = json!({});
         }
+        definition["status"]["storedVersions"] = stored.into();
+        let before = definition.clone();
         let (accepted, conflict) = self.accepted_names(definition);
         definition["status"]["acceptedNames"] = accepted;
-        definition["status"]["storedVersions"] = stored.into();
         let conditions = match conflict {
             None => [
                 Condition::new("NamesAccepted", true, "NoConflicts", "no conflicts found"),
@@ -37,6 +42,10 @@ impl Server {
         for condition in conditions {
             condition.set(definition, now);
         }
+        let Some(resource) = self.kinds().of_resource(&kinds::definitions()).cloned() else { return };
+        let target = Target::stored(&resource, &ObjectKey::cluster(meta::text(definition, "name"))).part(Part::Status);
+        let live = Live { object: &before, managed };
+        *managed = books::updated(&target, live, definition, Author { manager: books::SERVER, now });
     }
 
     /// The names that no other resource of the group has, and the last conflict.

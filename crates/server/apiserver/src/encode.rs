@@ -1,12 +1,16 @@
 //! Between trees and the bytes that are stored and sent.
 
+use std::fmt;
+
 use bytes::Bytes;
-use concert_api::Status;
+use concert_api::{Gvk, Status};
 use concert_schema::convert;
 use concert_store::Draft;
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::beside::{Stored, beginning};
+use crate::beside::{Layout, Stored, beginning};
+use crate::incoming::{MANAGED, take_managed};
 use crate::kinds::{Resource, Version};
 
 /// The bytes to be stored but for their revision, in the storage version: what that one's schema does not know goes.
@@ -17,7 +21,7 @@ pub(crate) fn draft(resource: &Resource, version: &Version, object: &Value) -> D
         storage.schema.prune(&mut object);
         // What has no room stays out, here and below.
         let _ = storage.schema.default(&mut object);
-        let (bytes, at) = write(&object, &storage.gvk.api_version(), &storage.gvk.kind, None);
+        let (bytes, at) = write(&object, &storage.gvk, storage.layout(), None);
         return Draft::new(bytes, at);
     }
     let converted = version.stored().map(|stored| {
@@ -26,20 +30,20 @@ pub(crate) fn draft(resource: &Resource, version: &Version, object: &Value) -> D
         object
     });
     let stored = version.stored().unwrap_or(&version.gvk);
-    let (bytes, at) = write(converted.as_ref().unwrap_or(object), &stored.api_version(), &stored.kind, None);
+    let (bytes, at) = write(converted.as_ref().unwrap_or(object), stored, version.layout(), None);
     Draft::new(bytes, at)
 }
 
 /// The bytes of an object as it goes out, with this resourceVersion.
 pub(crate) fn finished(version: &Version, object: &Value, revision: &str) -> Bytes {
-    write(object, &version.gvk.api_version(), &version.gvk.kind, Some(revision)).0.into()
+    write(object, &version.gvk, version.layout(), Some(revision)).0.into()
 }
 
 /// Writes an object with apiVersion and kind first; gives the place of the resourceVersion too.
-fn write(object: &Value, api_version: &str, kind: &str, revision: Option<&str>) -> (Vec<u8>, usize) {
+fn write(object: &Value, gvk: &Gvk, layout: Layout, revision: Option<&str>) -> (Vec<u8>, usize) {
     let empty = Map::new();
     let members = object.as_object().unwrap_or(&empty);
-    let mut out = beginning(api_version, kind).into_bytes();
+    let mut out = beginning(gvk, layout).into_bytes();
     out.extend_from_slice(b"\"metadata\":");
     let at = write_metadata(&mut out, members.get("metadata").and_then(Value::as_object).unwrap_or(&empty), revision);
     for (key, value) in members {
@@ -106,6 +110,59 @@ pub(crate) fn tree(resource: &Resource, version: &Version, entry: &Stored) -> Re
     Ok(value)
 }
 
+/// A stored object as a tree in this version, without its `managedFields`, which are kept parsed beside it.
+pub(crate) fn apart(resource: &Resource, version: &Version, entry: &Stored) -> Result<Value, Status> {
+    if version.stored().is_some() || is_other(resource, version, entry) {
+        let mut value = tree(resource, version, entry)?;
+        take_managed(&mut value);
+        return Ok(value);
+    }
+    let mut reader = serde_json::Deserializer::from_slice(&entry.bytes);
+    Without { path: &["metadata", MANAGED] }.deserialize(&mut reader).map_err(Status::internal)
+}
+
+/// Reads a tree that lacks what is at a path.
+#[derive(Clone, Copy)]
+struct Without<'a> {
+    path: &'a [&'a str],
+}
+
+impl<'de> DeserializeSeed<'de> for Without<'_> {
+    type Value = Value;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Without<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(name) = members.next_key::<String>()? {
+            match self.path {
+                [last] if name == *last => {
+                    members.next_value::<IgnoredAny>()?;
+                }
+                [first, rest @ ..] if name == *first => {
+                    let value = members.next_value_seed(Without { path: rest })?;
+                    map.insert(name, value);
+                }
+                _ => {
+                    let value = members.next_value()?;
+                    map.insert(name, value);
+                }
+            }
+        }
+        Ok(Value::Object(map))
+    }
+}
+
 /// A stored object as bytes in this version: nearly always the stored bytes themselves.
 pub(crate) fn served(resource: &Resource, version: &Version, entry: &Stored) -> Bytes {
     if !is_other(resource, version, entry) {
@@ -134,13 +191,16 @@ mod tests {
         let object = json!({
             "zeta": 1, "kind": "x", "metadata": {"name": "n", "uid": "u", "annotations": {"a": "b"}}, "alpha": {},
         });
-        let (bytes, at) = write(&object, "g/v1", "File", None);
+        let gvk = Gvk::new("g", "v1", "File");
+        let (bytes, at) = write(&object, &gvk, Layout::Map, None);
         assert_eq!(
             String::from_utf8(bytes.clone()).unwrap(),
             r#"{"apiVersion":"g/v1","kind":"File","metadata":{"annotations":{"a":"b"},"name":"n","uid":"u"},"alpha":{},"zeta":1}"#
         );
         assert!(bytes[at..].starts_with(b"\"uid\""));
-        let (bytes, _) = write(&object, "g/v1", "File", Some("7"));
-        assert!(String::from_utf8(bytes).unwrap().contains(r#""name":"n","resourceVersion":"7","uid":"u""#));
+        let (bytes, _) = write(&object, &gvk, Layout::Struct, Some("7"));
+        let text = String::from_utf8(bytes).unwrap();
+        assert!(text.starts_with(r#"{"kind":"File","apiVersion":"g/v1","metadata":"#), "{text}");
+        assert!(text.contains(r#""name":"n","resourceVersion":"7","uid":"u""#), "{text}");
     }
 }

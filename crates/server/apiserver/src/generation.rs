@@ -13,10 +13,12 @@ pub(crate) fn bump(target: &Target, object: &mut Value, old: &Value) {
         Counted::Never | Counted::Once => false,
         Counted::Content => is_content_changed(target, object, old),
         Counted::ContentAndAnnotations => {
-            let annotations = |object: &Value| object["metadata"]["annotations"].clone();
-            is_content_changed(target, object, old) || annotations(object) != annotations(old)
+            is_content_changed(target, object, old)
+                || object["metadata"]["annotations"] != old["metadata"]["annotations"]
         }
-        Counted::Everything => is_content_changed(target, object, old) || object["metadata"] != old["metadata"],
+        Counted::ContentAndLabels => {
+            is_content_changed(target, object, old) || object["metadata"]["labels"] != old["metadata"]["labels"]
+        }
     };
     if changed && target.part != Part::Status {
         let generation = meta::generation(old) + 1;

@@ -17,7 +17,7 @@ use crate::beside::Stored;
 use crate::collect::{Ledger, Verdict};
 use crate::delete::{DeleteOptions, FOREGROUND, ORPHAN, Policy, exactly};
 use crate::kinds;
-use crate::target::Target;
+use crate::target::{Part, Target};
 
 /// Events read at once.
 const BATCH: usize = 1024;
@@ -131,10 +131,12 @@ impl Server {
         }
         match ledger.verdict(key, &snapshot, &self.kinds()) {
             Verdict::Keep => {}
-            Verdict::Forget(owners) => self.edit(key, |object| forget(object, |uid| owners.contains(uid))).await,
+            Verdict::Forget(owners) => {
+                self.edit(key, Part::Whole, |object| forget(object, |uid| owners.contains(uid))).await
+            }
             Verdict::Delete(policy) => self.collect(key, entry, policy).await,
             Verdict::BreakAndDelete => {
-                self.edit(key, unblock).await;
+                self.edit(key, Part::Whole, unblock).await;
                 self.collect(key, entry, Some(Policy::Foreground)).await;
             }
             Verdict::Await(dependents) => {
@@ -144,11 +146,11 @@ impl Server {
             Verdict::Orphan(dependents) => {
                 let owner = entry.beside.uid();
                 for dependent in dependents {
-                    self.edit(&dependent, |object| forget(object, |uid| *uid == *owner)).await;
+                    self.edit(&dependent, Part::Whole, |object| forget(object, |uid| *uid == *owner)).await;
                 }
-                self.edit(key, |object| drop_finalizer(object, ORPHAN)).await;
+                self.edit(key, Part::Whole, |object| drop_finalizer(object, ORPHAN)).await;
             }
-            Verdict::Release => self.edit(key, |object| drop_finalizer(object, FOREGROUND)).await,
+            Verdict::Release => self.edit(key, Part::Whole, |object| drop_finalizer(object, FOREGROUND)).await,
         }
     }
 

@@ -6,6 +6,8 @@ use serde_json::Value;
 use crate::body::{self, Document, Media};
 use crate::target::{FieldValidation, Target};
 
+/// Where metadata says who owns which field.
+pub(crate) const MANAGED: &str = "managedFields";
 /// Versions of built-in kinds that are understood, though not at every path.
 const UNDERSTOOD: [(&str, &str); 9] = [
     ("apiextensions.k8s.io", "apiextensions.k8s.io/v1beta1"),
@@ -71,10 +73,8 @@ pub(crate) fn patched(
 ) -> Result<Incoming, Status> {
     whole_numbers(&mut value);
     check_patched_version(target, &value)?;
-    let shown = value.to_string();
-    let read =
-        check_type(target, &mut value, b"").and_then(|()| finish(target, value, Sent::Patch(findings), validation));
-    read.map_err(|status| unreadable(&shown, status))
+    check_type(target, &mut value, b"")?;
+    finish(target, value, Sent::Patch(findings), validation)
 }
 
 /// A patch cannot make a custom resource one of another version.
@@ -91,12 +91,12 @@ fn check_patched_version(target: &Target, value: &Value) -> Result<(), Status> {
     }
 }
 
-/// A patch that leaves no object of the kind is at fault itself.
-fn unreadable(shown: &str, status: Status) -> Status {
+/// A patch that leaves no object of the kind is at fault itself; `shown` is what it leaves.
+pub(crate) fn unreadable(status: Status, shown: impl FnOnce() -> String) -> Status {
     if status.code != 400 {
         return status;
     }
-    let error = FieldError::invalid("patch", shown, status.message);
+    let error = FieldError::invalid("patch", shown(), status.message);
     Status::invalid(&concert_api::Gvk::new("", "", ""), "", &[error])
 }
 
@@ -155,10 +155,15 @@ fn finish(target: &Target, mut value: Value, sent: Sent<'_>, validation: FieldVa
             Vec::new()
         }
     };
+    // An empty list means something there.
+    let managed = take_managed(&mut value);
     let roomy = match version.builtin {
-        Some(builtin) => builtin.settle(&mut value),
+        Some(builtin) => builtin.read(&mut value),
         None => version.schema.default(&mut value),
     };
+    if let Some(managed) = managed {
+        concert_api::meta::of(&mut value).insert(MANAGED.to_owned(), managed);
+    }
     if !roomy {
         let message = "the defaults of its schema make the object too large: limit is 3145728 bytes of them";
         return Err(Status::failure(413, "RequestEntityTooLarge", message));
@@ -166,8 +171,13 @@ fn finish(target: &Target, mut value: Value, sent: Sent<'_>, validation: FieldVa
     Ok(Incoming { value, warnings })
 }
 
+/// Takes `metadata.managedFields` out of an object.
+pub(crate) fn take_managed(object: &mut Value) -> Option<Value> {
+    object.get_mut("metadata")?.as_object_mut()?.remove(MANAGED)
+}
+
 /// `1.0` becomes `1`, as Go writes it again; an integer that is none of Go's is rounded.
-fn whole_numbers(value: &mut Value) {
+pub(crate) fn whole_numbers(value: &mut Value) {
     /// Beyond this a double is no longer a safe integer.
     const SAFE: f64 = 9_007_199_254_740_992.0;
     match value {

@@ -192,7 +192,7 @@ fn add_schemas(schemas: &mut Map<String, Value>, resource: &Resource, version: &
         }
         schemas.remove(&name).unwrap_or_default()
     } else {
-        let mut schema = version.openapi.clone();
+        let mut schema: Value = serde_json::from_str(&version.openapi).unwrap_or_default();
         schema["properties"]["apiVersion"] = text.clone();
         schema["properties"]["kind"] = text.clone();
         schema["properties"]["metadata"] = json!({"allOf": [reference(META)]});

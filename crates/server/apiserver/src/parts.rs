@@ -175,7 +175,7 @@ impl Server {
         }
         if !query.dry_run {
             let now = self.now();
-            self.edit(key, |pod| assign(pod, node, &binding["metadata"], now)).await;
+            self.edit(key, Part::Binding, |pod| assign(pod, node, &binding["metadata"], now)).await;
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::Server;
 use crate::beside::{Parsed, Stored};
+use crate::components;
 use crate::delete::DeleteOptions;
 use crate::encode;
 use crate::respond::{Count, Form};
@@ -26,6 +27,7 @@ const FUTURE_PATIENCE: std::time::Duration = std::time::Duration::from_secs(3);
 
 /// The objects of a list and where it ends.
 pub(crate) struct Page {
+    /// When they were so; 0 for what is not stored.
     revision: u64,
     entries: Vec<Arc<Stored>>,
     continue_token: String,
@@ -36,6 +38,12 @@ impl Server {
     /// GET of one object.
     pub(crate) async fn get(&self, target: &Target, query: &Query, form: Form) -> Result<Bytes, Status> {
         let name = target.name.as_deref().unwrap_or_default();
+        if let Some(all) = components::all(&target.resource) {
+            let found = all.iter().find(|(key, _)| &*key.name == name);
+            let (_, entry) = found.ok_or_else(|| components::not_found(name))?;
+            table::check_count(target, form, Count::One)?;
+            return self.shaped(target, query, form, entry);
+        }
         if let Some(asked) = revision("resourceVersion", &query.resource_version)? {
             self.wait_for(asked).await?;
         }
@@ -72,14 +80,13 @@ impl Server {
 
     /// One object in the form the client wants.
     pub(crate) fn shaped(&self, target: &Target, query: &Query, form: Form, entry: &Stored) -> Result<Bytes, Status> {
-        let revision = entry.revision.to_string();
         match form {
             Form::Object | Form::AggregatedDiscovery(_) => {
                 Ok(encode::served(&target.resource, target.version(), entry))
             }
             Form::Table(version) => {
                 let object = encode::tree(&target.resource, target.version(), entry)?;
-                let metadata = json!({"resourceVersion": revision});
+                let metadata = metadata_at(entry.revision);
                 let table = table::table(target, query, version, &object, &metadata, self.now())?;
                 Ok(table.to_string().into())
             }
@@ -93,6 +100,11 @@ impl Server {
     /// Finds the objects of a list at one revision.
     pub(crate) async fn page(&self, target: &Target, query: &Query) -> Result<Page, Status> {
         let selection = Selection::of(target, query)?;
+        if let Some(mut all) = components::all(&target.resource) {
+            all.retain(|(key, entry)| selection.matches(key, entry));
+            let entries = all.into_iter().map(|(_, entry)| entry).collect();
+            return Ok(Page { revision: 0, entries, continue_token: String::new(), remaining: None });
+        }
         let (snapshot, after) = self.listed_state(target, query).await?;
         let namespace = selection.namespace.as_deref();
         let limit = if query.limit == 0 || query.resource_version == "0" { usize::MAX } else { query.limit };
@@ -167,7 +179,7 @@ const EXPIRED_TOKEN: &str = "The provided continue parameter is too old to displ
 
 impl Page {
     fn metadata(&self) -> Value {
-        let mut metadata = json!({"resourceVersion": self.revision.to_string()});
+        let mut metadata = metadata_at(self.revision);
         if !self.continue_token.is_empty() {
             metadata["continue"] = self.continue_token.clone().into();
         }
@@ -185,6 +197,11 @@ impl Page {
         }
         metadata
     }
+}
+
+/// The metadata of a list or table; what is not stored has no revision.
+fn metadata_at(revision: u64) -> Value {
+    if revision == 0 { json!({}) } else { json!({"resourceVersion": revision.to_string()}) }
 }
 
 /// Reads a resourceVersion; `None` if empty.

@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 
 use crate::Server;
 use crate::body::Media;
+use crate::books::{HOUSEKEEPING, SERVER};
 use crate::services::{FIRST_ADDRESS, SERVICES};
-use crate::target::{Query, Target};
+use crate::target::{Part, Query, Target};
 
 const ACCOUNT: &str = "default";
 /// How those inside of a cluster call this server.
@@ -33,9 +34,9 @@ impl Server {
     /// Sees to it that a namespace has what every namespace has, as long as it lives.
     pub(crate) async fn furnish(&self, namespace: &str) {
         let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": ACCOUNT}});
-        self.put_there(&ACCOUNTS, namespace, ACCOUNT, &account).await;
+        self.put_there(HOUSEKEEPING, &ACCOUNTS, namespace, ACCOUNT, &account).await;
         if namespace == "default" {
-            self.put_there(&SERVICES, namespace, SERVICE, &own_service()).await;
+            self.put_there(SERVER, &SERVICES, namespace, SERVICE, &own_service()).await;
         }
         let Some(certificate) = self.root_certificate() else { return };
         let data = json!({"ca.crt": certificate});
@@ -43,12 +44,12 @@ impl Server {
             "apiVersion": "v1", "kind": "ConfigMap", "data": data,
             "metadata": {"name": CERTIFICATE, "annotations": {ANNOTATION: DESCRIPTION}},
         });
-        self.put_there(&MAPS, namespace, CERTIFICATE, &map).await;
+        self.put_there(HOUSEKEEPING, &MAPS, namespace, CERTIFICATE, &map).await;
         let key = Key { resource: MAPS.clone(), object: ObjectKey::new(namespace, CERTIFICATE) };
-        self.edit(&key, |stored| restore(stored, &data)).await;
+        self.edit(&key, Part::Whole, |stored| restore(stored, &data)).await;
     }
 
-    async fn put_there(&self, resource: &GroupResource, namespace: &str, name: &str, object: &Value) {
+    async fn put_there(&self, manager: &str, resource: &GroupResource, namespace: &str, name: &str, object: &Value) {
         let key = Key { resource: resource.clone(), object: ObjectKey::new(namespace, name) };
         if self.store().snapshot().get(&key).is_some() {
             return;
@@ -56,7 +57,7 @@ impl Server {
         let Some(resource) = self.kinds().get(&resource.group, &resource.resource).cloned() else { return };
         let mut target = Target::stored(&resource, &key.object);
         target.name = None;
-        let created = self.create(&target, &Query::default(), Media::Json, object.to_string().as_bytes()).await;
+        let created = self.create(&target, &Query::own(manager), Media::Json, object.to_string().as_bytes()).await;
         // Somebody was faster, or the namespace is going.
         let expected = |status: &Status| matches!(status.reason, "AlreadyExists" | "Forbidden" | "NotFound");
         if let Err(status) = &created

@@ -11,6 +11,7 @@ use crate::Server;
 use crate::access::{Action, Authorization, BadToken, Named, On, Rule, Verdict};
 use crate::auth::{User, service_account};
 use crate::body::Media;
+use crate::books;
 use crate::incoming::{self, Incoming};
 use crate::target::{Query, Target};
 use crate::write::Written;
@@ -20,13 +21,19 @@ const EXACTLY_ONE: &str = "exactly one of nonResourceAttributes or resourceAttri
 impl Server {
     /// Answers a question.
     pub(crate) fn review(&self, target: &Target, query: &Query, media: Media, body: &[u8]) -> Result<Written, Status> {
-        let Incoming { value, warnings } = incoming::read(target, media, body, query.field_validation)?;
+        let Incoming { mut value, warnings } = incoming::read(target, media, body, query.field_validation)?;
+        let managed = books::created(target, query, &mut value, self.now());
+        let written = |metadata: &Value, spec: Option<&Value>, status: Value| {
+            let mut object = answered(target, metadata, spec, status);
+            managed.write_to(&mut object);
+            Written { code: 201, object: Bytes::from(object.to_string()), warnings: warnings.clone() }
+        };
         let own = query.caller.as_deref().cloned().unwrap_or_else(User::administrator);
         let spec = &value["spec"];
         let answer = match target.resource.kind.as_str() {
             "SelfSubjectReview" => {
                 let metadata = json!({"creationTimestamp": self.now()});
-                return Ok(written(target, &metadata, None, json!({"userInfo": described(&own)}), warnings));
+                return Ok(written(&metadata, None, json!({"userInfo": described(&own)})));
             }
             "SelfSubjectAccessReview" => {
                 check(target, &value, checked_spec(spec))?;
@@ -41,7 +48,7 @@ impl Server {
                 if namespace.is_empty() {
                     return Err(Status::bad_request("no namespace on request"));
                 }
-                return Ok(written(target, &json!({}), Some(&json!({})), self.rules(&own, namespace), warnings));
+                return Ok(written(&json!({}), Some(&json!({})), self.rules(&own, namespace)));
             }
             "TokenReview" => self.token_review(spec)?,
             other => return Err(Status::internal(format!("{other} is not answered"))),
@@ -50,7 +57,7 @@ impl Server {
             Some(namespace) => json!({"namespace": namespace}),
             None => json!({}),
         };
-        Ok(written(target, &metadata, Some(spec), answer, warnings))
+        Ok(written(&metadata, Some(spec), answer))
     }
 
     /// Whether the user may do what the spec describes.
@@ -117,14 +124,14 @@ impl Server {
 }
 
 /// A question with its answer.
-fn written(target: &Target, metadata: &Value, spec: Option<&Value>, status: Value, warnings: Vec<String>) -> Written {
+fn answered(target: &Target, metadata: &Value, spec: Option<&Value>, status: Value) -> Value {
     let gvk = &target.version().gvk;
     let mut object = json!({"kind": gvk.kind, "apiVersion": gvk.api_version(), "metadata": metadata});
     if let Some(spec) = spec {
         object["spec"] = if spec.is_null() { json!({}) } else { spec.clone() };
     }
     object["status"] = status;
-    Written { code: 201, object: Bytes::from(object.to_string()), warnings }
+    object
 }
 
 /// Refuses a question that makes no sense. The real server does not say of which kind it is.

@@ -13,6 +13,14 @@ const SUFFIX: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 /// `generateName` is cut to this length before five characters are added.
 const GENERATED_BASE: usize = 58;
 
+/// Takes from `metadata` of a new object what only the server decides.
+pub(crate) fn wipe(object: &mut Value) {
+    let metadata = meta::of(object);
+    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
+        metadata.remove(field);
+    }
+}
+
 /// Makes `metadata` of a new object what the server decides it to be.
 pub(crate) fn prepare_new(target: &Target, object: &mut Value, now: Time, random: &Random) -> Result<(), Status> {
     check_namespace(target, object)?;
@@ -22,15 +30,9 @@ pub(crate) fn prepare_new(target: &Target, object: &mut Value, now: Time, random
         return Err(Status::failure(500, "", message));
     }
     let metadata = meta::of(object);
-    for field in [
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "deletionGracePeriodSeconds",
-        "selfLink",
-        "resourceVersion",
-        "managedFields",
-    ] {
+    for field in
+        ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"]
+    {
         metadata.remove(field);
     }
     // Kinds that do not count changes keep what was sent.

@@ -186,7 +186,7 @@ fn replicas(path: &JsonPath, object: &Value) -> Result<Option<i64>, String> {
 }
 
 /// A value as Go prints it.
-fn go_text(value: &Value) -> String {
+pub(crate) fn go_text(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),
         Value::String(text) => text.clone(),

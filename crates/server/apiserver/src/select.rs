@@ -27,6 +27,8 @@ enum Place {
     At(Vec<String>),
     /// Here, or if that is empty, there.
     Either(Vec<String>, Vec<String>),
+    /// Here, or if that is empty, it is this.
+    Else(Vec<String>, &'static str),
 }
 
 impl Place {
@@ -37,6 +39,10 @@ impl Place {
             Self::Either(first, second) => {
                 let text = text_at(first, parsed);
                 if text.is_empty() { text_at(second, parsed) } else { text }
+            }
+            Self::Else(steps, otherwise) => {
+                let text = text_at(steps, parsed);
+                if text.is_empty() { (*otherwise).to_owned() } else { text }
             }
         }
     }
@@ -139,9 +145,18 @@ const SELECTABLE: [(&str, &[&str]); 10] = [
     ("ClusterTrustBundle", &["spec.signerName"]),
 ];
 
+/// Those of them that are never empty: what an object that does not say has there.
+const UNSAID: [(&str, &str); 4] = [
+    ("spec.hostNetwork", "false"),
+    ("spec.unschedulable", "false"),
+    ("status.replicas", "0"),
+    ("status.succeeded", "0"),
+];
+
 /// Where a field is that the objects of this kind can be selected by.
 fn path_of(target: &Target, field: &str) -> Option<Place> {
-    let at = |path: &str| Place::At(path.split('.').map(str::to_owned).collect());
+    let steps = |path: &str| path.split('.').map(str::to_owned).collect();
+    let at = |path: &str| Place::At(steps(path));
     let resource = &target.resource;
     if resource.is_custom() {
         let path = target.version().selectable.iter().find(|path| path.text().strip_prefix('.') == Some(field))?;
@@ -150,17 +165,16 @@ fn path_of(target: &Target, field: &str) -> Option<Place> {
     let fields = SELECTABLE.iter().find(|(kind, _)| *kind == resource.kind).map_or(&[][..], |(_, fields)| fields);
     if fields.contains(&field) {
         // A job that was successful says how often it succeeded.
-        return Some(at(if field == "status.successful" { "status.succeeded" } else { field }));
+        let field = if field == "status.successful" { "status.succeeded" } else { field };
+        let unsaid = UNSAID.iter().find(|(known, _)| *known == field);
+        return Some(unsaid.map_or_else(|| at(field), |(_, unsaid)| Place::Else(steps(field), unsaid)));
     }
     let is_core = resource.id.group.is_empty();
     match (resource.kind.as_str(), field) {
         ("Event", "reason" | "type") => Some(at(field)),
         ("Event", "reportingController") if !is_core => Some(at("reportingComponent")),
         ("Event", "reportingComponent") if is_core => Some(at(field)),
-        ("Event", "source") if is_core => {
-            let steps = |path: &str| path.split('.').map(str::to_owned).collect();
-            Some(Place::Either(steps("source.component"), steps("reportingComponent")))
-        }
+        ("Event", "source") if is_core => Some(Place::Either(steps("source.component"), steps("reportingComponent"))),
         ("Event", field) => {
             let prefix = if is_core { "involvedObject." } else { "regarding." };
             let name = field.strip_prefix(prefix)?;

@@ -17,6 +17,7 @@ use crate::access::Access;
 use crate::admission::{Admission, Hooks};
 use crate::beside::Parsed;
 use crate::body::Media;
+use crate::books::SERVER;
 use crate::housekeeping::Housekeeping;
 use crate::kinds::{Kinds, Registry};
 use crate::target::{Query, Target};
@@ -158,7 +159,7 @@ impl Server {
             let mut target = Target::stored(resource, &ObjectKey::cluster(name));
             target.name = None;
             let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).to_string();
-            self.create(&target, &Query::default(), Media::Json, body.as_bytes()).await
+            self.create(&target, &Query::own(SERVER), Media::Json, body.as_bytes()).await
         }));
         written.await.into_iter().try_for_each(|written| match written {
             Err(status) if status.reason != "AlreadyExists" => Err(status),

@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use concert_api::{
-    Fault, FieldError, FieldSelector, Gvk, LabelSelector, ObjectKey, Status, is_printable, names, quoted,
+    Fault, FieldError, FieldSelector, Gvk, LabelSelector, ObjectKey, Status, Time, is_printable, names, quoted,
 };
+use concert_merge::Author;
 use concert_schema::Builtin;
 use concert_store::Key;
-use http::Method;
+use http::{HeaderMap, Method, header};
 use serde_json::Value;
 
 use crate::auth::User;
@@ -195,6 +196,24 @@ impl Part {
     }
 }
 
+impl Part {
+    /// As in paths; empty for the whole object.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Whole => "",
+            Self::Status => "status",
+            Self::Scale => "scale",
+            Self::Finalize => "finalize",
+            Self::EphemeralContainers => "ephemeralcontainers",
+            Self::Resize => "resize",
+            Self::Approval => "approval",
+            Self::Binding => "binding",
+            Self::Eviction => "eviction",
+            Self::Node => "proxy",
+        }
+    }
+}
+
 impl Target {
     /// Finds the resource; `None` leads nowhere. What stands behind a subresource is not looked at for custom resources.
     pub(crate) fn find(kinds: &Kinds, path: &Path<'_>) -> Option<Self> {
@@ -288,6 +307,17 @@ impl Target {
         }
     }
 
+    /// The same object, at one of its parts.
+    pub(crate) fn part(self, part: Part) -> Self {
+        Self { part, ..self }
+    }
+
+    /// The same object in the version of this place.
+    pub(crate) fn in_version(self, gvk: &Gvk) -> Self {
+        let version = self.resource.versions.iter().position(|version| version.gvk == *gvk).unwrap_or(self.version);
+        Self { version, ..self }
+    }
+
     /// A target in the storage version, for what the server does itself.
     pub(crate) fn stored(resource: &Arc<Resource>, object: &ObjectKey) -> Self {
         let version = resource.versions.iter().position(|version| version.storage).unwrap_or(0);
@@ -314,8 +344,12 @@ pub(crate) struct Query {
     pub(crate) watch: bool,
     /// The path asks for a watch, if it has a name of one object.
     pub(crate) watched_one: bool,
-    /// Whether a patch is asked to win conflicts.
-    pub(crate) force: bool,
+    /// Whether a patch is asked to win conflicts, or not to.
+    pub(crate) force: Option<bool>,
+    /// `fieldManager`: whose fields a write makes.
+    pub(crate) field_manager: String,
+    /// Whose they are unless that is said: the program that sends the request.
+    pub(crate) program: String,
     pub(crate) bookmarks: bool,
     pub(crate) initial_events: Option<bool>,
     pub(crate) resource_version: String,
@@ -369,14 +403,15 @@ impl Query {
                 "timeout" => timeout = value.into_owned(),
                 "dryRun" => dry_run.push(value.into_owned()),
                 "fieldManager" if matches!(*method, Method::POST | Method::PUT | Method::PATCH) => {
-                    check_manager(&value).map_err(|error| invalid(method, error))?;
+                    check_manager(&value, "fieldManager").map_err(|error| invalid(method, error))?;
+                    parsed.field_manager = value.into_owned();
                 }
                 "gracePeriodSeconds" if method == Method::DELETE => {
                     parsed.grace_seconds = Some(integer(&value)?);
                     parsed.grace = true;
                 }
                 "ignoreStoreReadErrorWithClusterBreakingPotential" => parsed.unreadable = is_true(&value),
-                "force" => parsed.force = true,
+                "force" => parsed.force = Some(is_true(&value)),
                 "propagationPolicy" => parsed.propagation = Some(value.into_owned()),
                 "orphanDependents" => parsed.orphan_dependents = Some(is_true(&value)),
                 _ => {}
@@ -389,9 +424,28 @@ impl Query {
         Ok(parsed)
     }
 
+    /// What the server does itself, in the name of one of its parts.
+    pub(crate) fn own(manager: &str) -> Self {
+        Self { field_manager: manager.to_owned(), ..Self::default() }
+    }
+
+    /// Whose fields a write makes.
+    pub(crate) fn author(&self, now: Time) -> Author<'_> {
+        let manager = if self.field_manager.is_empty() { &self.program } else { &self.field_manager };
+        Author { manager, now }
+    }
+
+    /// Who applies says their name.
+    pub(crate) fn require_manager(&self) -> Result<(), Status> {
+        if !self.field_manager.is_empty() {
+            return Ok(());
+        }
+        Err(invalid(&Method::PATCH, FieldError::required("fieldManager", "is required for apply patch")))
+    }
+
     /// Only a server-side apply can be forced.
     pub(crate) fn refuse_force(&self) -> Result<(), Status> {
-        if !self.force {
+        if self.force.is_none() {
             return Ok(());
         }
         let detail = "may not be specified for non-apply patch";
@@ -422,18 +476,32 @@ fn integer(text: &str) -> Result<i64, Status> {
 }
 
 /// Who manages fields has a short name that can be printed.
-fn check_manager(name: &str) -> Result<(), FieldError> {
+pub(crate) fn check_manager(name: &str, field: &str) -> Result<(), FieldError> {
     if name.len() > MANAGER_MAX {
         let detail = format!("may not be more than {MANAGER_MAX} bytes");
-        return Err(FieldError::new("fieldManager", Fault::TooLong, detail));
+        return Err(FieldError::new(field, Fault::TooLong, detail));
     }
     match name.char_indices().find(|(_, letter)| !is_printable(*letter)) {
         Some((place, letter)) => {
             let detail = format!("invalid character U+{:04X} (at position {place})", u32::from(letter));
-            Err(FieldError::invalid("fieldManager", name, detail))
+            Err(FieldError::invalid(field, name, detail))
         }
         None => Ok(()),
     }
+}
+
+/// The name of the program that sends a request: the beginning of its `User-Agent`, as far as it can be a manager's.
+pub(crate) fn program(headers: &HeaderMap) -> String {
+    let agent = headers.get(header::USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let agent = agent.unwrap_or_default();
+    let mut name = String::new();
+    for letter in agent.split('/').next().unwrap_or_default().chars().filter(|letter| is_printable(*letter)) {
+        if name.len() + letter.len_utf8() > MANAGER_MAX {
+            break;
+        }
+        name.push(letter);
+    }
+    name
 }
 
 /// An option of a write that is none of the known ones.

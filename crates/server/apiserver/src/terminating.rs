@@ -7,6 +7,7 @@ use concert_store::Key;
 use serde_json::Value;
 
 use crate::Server;
+use crate::target::Part;
 
 /// What is left in a namespace: objects by resource, and by what holds them.
 #[derive(Debug, Default)]
@@ -34,7 +35,7 @@ impl Server {
             return;
         }
         let now = self.now();
-        self.edit(namespace, |object| remains.describe(object, now)).await;
+        self.edit(namespace, Part::Status, |object| remains.describe(object, now)).await;
     }
 }
 

@@ -1,12 +1,14 @@
 //! Creating, replacing and patching: one pipeline for every kind, in the order of the real server.
 //!
-//! decode → prune → default → path agreement → server-owned metadata → mutating hooks → strategy (generation, status) →
-//! rules and schema → validating hooks → compare-and-swap. A patch is read, changed and written again until nobody came between.
+//! decode → prune → default → books (who owns which field) → path agreement → server-owned metadata → mutating hooks →
+//! strategy (generation, status) → rules and schema → validating hooks → compare-and-swap. A patch is read, changed and
+//! written again until nobody came between.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use concert_api::{FieldErrors, Gvk, Status, Time, meta};
+use concert_merge::{Live, ManagedFields};
 use concert_schema::Counted;
 use concert_store::{Expect, Key, Op, Write, WriteError};
 use serde_json::Value;
@@ -16,6 +18,7 @@ use crate::admission::{Operation, Review};
 use crate::advice::advice;
 use crate::beside::Stored;
 use crate::body::Media;
+use crate::books::{self, Booked};
 use crate::change::{Change, check_revision, check_uid};
 use crate::encode;
 use crate::generation;
@@ -49,26 +52,30 @@ impl Server {
         media: Media,
         body: &[u8],
     ) -> Result<Written, Status> {
-        let sent = incoming::read(target, media, body, query.field_validation)?;
-        self.create_sent(target, query, sent).await
+        let Incoming { mut value, mut warnings } = incoming::read(target, media, body, query.field_validation)?;
+        rules::wipe(&mut value);
+        warnings.extend(owners::deduplicate(&mut value, Stage::Sent));
+        let managed = books::created(target, query, &mut value, self.now());
+        self.create_booked(target, query, Booked { value, managed, warnings }).await
     }
 
-    /// Creates an object that was read.
-    async fn create_sent(&self, target: &Target, query: &Query, sent: Incoming) -> Result<Written, Status> {
-        let Incoming { value: mut sent, mut warnings } = sent;
-        warnings.extend(owners::deduplicate(&mut sent, Stage::Sent));
-        self.check_escalation(target, query, &sent, None)?;
+    /// Creates an object that was read and booked.
+    async fn create_booked(&self, target: &Target, query: &Query, sent: Booked) -> Result<Written, Status> {
+        self.check_escalation(target, query, &sent.value, None)?;
         for attempt in 1.. {
-            let mut object = sent.clone();
-            rules::prepare_new(target, &mut object, self.now(), &self.world().random)?;
-            let guards = self.check_parents(target, &object)?;
-            let name = meta::text(&object, "name").to_owned();
+            let mut new = sent.clone();
+            rules::prepare_new(target, &mut new.value, self.now(), &self.world().random)?;
+            let guards = self.check_parents(target, &new.value)?;
+            let name = meta::text(&new.value, "name").to_owned();
             let review = Review::of(Operation::Create, target, &name, None, query.dry_run);
-            warnings.extend(self.mutate(target, &review, &mut object).await?);
+            self.mutate_booked(target, &review, &mut new).await?;
+            new.warnings.extend(owners::deduplicate(&mut new.value, Stage::Admitted));
             // After the hooks: they may write services themselves.
             let _addresses = self.hold_addresses(target).await;
-            self.prepare_created(target, query, &mut object).map_err(|status| status.warning(&warnings))?;
+            self.prepare_created(target, query, &mut new).map_err(|status| status.warning(&new.warnings))?;
+            let Booked { value: mut object, managed, mut warnings } = new;
             warnings.extend(advice(target, &object, None));
+            managed.write_to(&mut object);
             warnings.extend(self.consult(&review, &object).await?);
             let key = target.key(&name);
             if query.dry_run {
@@ -76,18 +83,19 @@ impl Server {
                     let object = encode::finished(target.version(), &object, "");
                     return Ok(Written { code: 201, object, warnings });
                 }
-                self.check_taken(target, &sent, &name, attempt)?;
+                self.check_taken(target, &sent.value, &name, attempt)?;
                 continue;
             }
             let op = Op::Put(encode::draft(&target.resource, target.version(), &object));
             match self.write(Write { key: key.clone(), expect: Expect::Absent, guards, op }).await {
                 Ok(entry) => {
+                    entry.beside.keep(managed);
                     let object = encode::served(&target.resource, target.version(), &entry);
                     return Ok(Written { code: 201, object, warnings });
                 }
                 // What it depends on has changed meanwhile: look again.
                 Err(WriteError::Conflict { key: at_fault, .. }) if at_fault != key && attempt < WRITE_TRIES => {}
-                Err(WriteError::Conflict { .. }) => self.check_taken(target, &sent, &name, attempt)?,
+                Err(WriteError::Conflict { .. }) => self.check_taken(target, &sent.value, &name, attempt)?,
                 Err(error) => return Err(refused(&error)),
             }
         }
@@ -106,8 +114,9 @@ impl Server {
     }
 
     /// The strategy and the rules for a new object.
-    fn prepare_created(&self, target: &Target, query: &Query, object: &mut Value) -> Result<(), Status> {
+    fn prepare_created(&self, target: &Target, query: &Query, new: &mut Booked) -> Result<(), Status> {
         let version = target.version();
+        let object = &mut new.value;
         if target.resource.kind == "CertificateSigningRequest" && !target.resource.is_custom() {
             parts::sign(object, query.caller.as_deref());
         }
@@ -124,6 +133,7 @@ impl Server {
             builtin.prepare(object, None);
         }
         let mut errors = rules::check(target, object);
+        errors.extend(books::check(&new.managed));
         let mut found = FieldErrors::new();
         if target.resource.id == *SERVICES {
             found = self.allocate(object, None);
@@ -143,7 +153,7 @@ impl Server {
         }
         refuse_invalid(target, object, &errors)?;
         if target.resource.id == kinds::definitions() {
-            self.establish(object, None);
+            self.establish(object, None, &mut new.managed);
         }
         Ok(())
     }
@@ -152,43 +162,48 @@ impl Server {
     pub(crate) async fn update(&self, target: &Target, query: &Query, change: &Change) -> Result<Written, Status> {
         let name = target.name.clone().unwrap_or_default();
         let key = target.named_key()?;
-        if self.store().snapshot().get(&key).is_none()
-            && let Some(sent) = change.created(target)?
-        {
-            return self.create_sent(target, query, sent).await;
-        }
-        let _addresses = self.hold_addresses(target).await;
         for _ in 0..WRITE_TRIES {
             let snapshot = self.store().snapshot();
             let Some(entry) = snapshot.get(&key) else {
-                return Err(Status::not_found(&target.resource.id, &name));
+                let Some(new) = change.created(target, query, self.now())? else {
+                    return Err(Status::not_found(&target.resource.id, &name));
+                };
+                match self.create_booked(target, query, new).await {
+                    // Somebody was faster: it is there to be changed.
+                    Err(status) if status.reason == "AlreadyExists" && !query.dry_run => continue,
+                    created => return created,
+                }
             };
-            let old = encode::tree(&target.resource, target.version(), entry)?;
+            let old = encode::apart(&target.resource, target.version(), entry)?;
             let update = self.prepare_updated(target, query, change, entry, &old).await?;
             let served = |entry: &Stored| encode::served(&target.resource, target.version(), entry);
             let written = |object| Written { code: 200, object, warnings: update.warnings.clone() };
-            if update.object == old {
+            if update.unchanged {
                 return Ok(written(served(entry)));
             }
+            let finished = || encode::finished(target.version(), &update.object, &entry.revision.to_string());
             if query.dry_run {
-                let revision = entry.revision.to_string();
-                return Ok(written(encode::finished(target.version(), &update.object, &revision)));
+                return Ok(written(finished()));
             }
             let last = meta::is_deleting(&update.object) && is_released(&target.resource, &update.object);
-            // Watchers of a removal see the last state that was stored; the client sees what it sent.
-            let draft = encode::draft(&target.resource, target.version(), if last { &old } else { &update.object });
-            let op = if last { Op::Delete(draft) } else { Op::Put(draft) };
+            let op = if last {
+                // Watchers of a removal see the last state that was stored; the client sees what it sent.
+                let before = encode::tree(&target.resource, target.version(), entry)?;
+                Op::Delete(encode::draft(&target.resource, target.version(), &before))
+            } else {
+                Op::Put(encode::draft(&target.resource, target.version(), &update.object))
+            };
             let write = Write { key: key.clone(), expect: Expect::Revision(entry.revision), guards: Vec::new(), op };
             match self.write(write).await {
                 Ok(_) if last => {
                     self.after_removal(&key).await;
-                    let revision = entry.revision.to_string();
-                    return Ok(written(encode::finished(target.version(), &update.object, &revision)));
+                    return Ok(written(finished()));
                 }
-                Ok(entry) => return Ok(written(served(&entry))),
-                Err(WriteError::Conflict { current: None, .. }) => {
-                    return Err(Status::not_found(&target.resource.id, &name));
+                Ok(entry) => {
+                    entry.beside.keep(update.managed);
+                    return Ok(written(served(&entry)));
                 }
+                // An apply, or a PUT that creates, may do so now; whatever else finds nothing says so.
                 Err(WriteError::Conflict { .. }) if update.conditional => break,
                 Err(WriteError::Conflict { .. }) => {}
                 Err(error) => return Err(refused(&error)),
@@ -205,23 +220,25 @@ impl Server {
         change: &Change,
         entry: &Stored,
         old: &Value,
-    ) -> Result<Update, Status> {
-        let Incoming { value: mut sent, mut warnings } = change.applied(target, query, old)?;
+    ) -> Result<Update<'_>, Status> {
+        let live = Live { object: old, managed: entry.beside.managed() };
+        let mut sent = change.wanted(target, query, live, self.now())?;
         let name = target.name.as_deref().unwrap_or_default();
-        let review = Review::of(Operation::Update, target, name, Some(old), query.dry_run);
-        warnings.extend(self.mutate(target, &review, &mut sent).await?);
-        let stage = if change.is_patch() { Stage::Admitted } else { Stage::Sent };
-        warnings.extend(owners::deduplicate(&mut sent, stage));
+        let shown = self.shown_to_hooks(old, live.managed);
+        let review = Review::of(Operation::Update, target, name, Some(&shown), query.dry_run);
+        self.mutate_booked(target, &review, &mut sent).await?;
+        sent.warnings.extend(owners::deduplicate(&mut sent.value, Stage::Admitted));
+        if sent.value == *old {
+            // A write that changes nothing has no time.
+            sent.managed.keep_times(live.managed);
+        }
+        let Booked { value: sent, mut managed, mut warnings } = sent;
         rules::check_name(target, &sent)?;
         self.check_escalation(target, query, &sent, Some(old))?;
         check_uid(target, &sent, old, change)?;
         let conditional = check_revision(target, &sent, entry, change)?;
-        let mut object = match target.part {
-            Part::EphemeralContainers | Part::Resize | Part::Approval => {
-                parts::merged(target.part, &sent, old, self.now())
-            }
-            _ => merged(target, &sent, old),
-        };
+        let addresses = self.hold_addresses(target).await;
+        let mut object = self.merged(target, &sent, old);
         rules::keep_from_old(&mut object, old);
         meta::set_text(&mut object, "resourceVersion", entry.revision.to_string());
         if let Some(builtin) = target.version().builtin {
@@ -235,6 +252,7 @@ impl Server {
         generation::bump(target, &mut object, old);
         let mut errors = rules::check_update(target, &object, old, &sent);
         errors.extend(rules::check(target, &object));
+        errors.extend(books::check(&managed));
         warnings.extend(check_content(target, &object, old, &mut errors));
         if errors.is_empty() {
             errors = found;
@@ -242,10 +260,22 @@ impl Server {
         refuse_invalid(target, &object, &errors).map_err(|status| status.warning(&warnings))?;
         warnings.extend(advice(target, &object, Some(old)));
         if target.resource.id == kinds::definitions() && target.part != Part::Status {
-            self.establish(&mut object, Some(old));
+            self.establish(&mut object, Some(old), &mut managed);
         }
+        let unchanged = object == *old && managed == *live.managed;
+        managed.write_to(&mut object);
         warnings.extend(self.consult(&review, &object).await?);
-        Ok(Update { object, warnings, conditional })
+        Ok(Update { object, managed, unchanged, warnings, conditional, _addresses: addresses })
+    }
+
+    /// What was sent, as far as it can be changed there, on top of what was stored.
+    fn merged(&self, target: &Target, sent: &Value, old: &Value) -> Value {
+        match target.part {
+            Part::EphemeralContainers | Part::Resize | Part::Approval => {
+                parts::merged(target.part, sent, old, self.now())
+            }
+            _ => merged(target, sent, old),
+        }
     }
 
     /// Nobody else gives services their addresses meanwhile.
@@ -344,11 +374,16 @@ fn name_taken(target: &Target, name: &str, generated: bool, deleting: bool) -> S
     status
 }
 
-struct Update {
+struct Update<'a> {
     object: Value,
+    managed: ManagedFields,
+    /// There is nothing to write.
+    unchanged: bool,
     warnings: Vec<String>,
     /// The client named the version it has seen.
     conditional: bool,
+    /// Nobody else gives services their addresses until this is written.
+    _addresses: Option<tokio::sync::MutexGuard<'a, ()>>,
 }
 
 /// What was sent to an object leaves its status alone; what was sent to the status leaves all else alone, but for the

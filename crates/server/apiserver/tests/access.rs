@@ -264,6 +264,24 @@ async fn nobody_gives_what_they_do_not_have() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_usual_roles_are_there_also_where_they_decide_nothing() {
+    let api = Api(Server::in_memory(World::simulated(1)).await);
+    api.0.authorize_by(Authorization::AlwaysAllow).await.unwrap();
+    for name in ["cluster-admin", "view"] {
+        let path = format!("{CLUSTER_ROLES}?watch=1&fieldSelector=metadata.name%3D{name}");
+        let request = Request::get(path).body(Full::<Bytes>::default()).unwrap();
+        let frame = api.0.answer(request).await.into_body().frame().await.unwrap().unwrap();
+        let event: Value = serde_json::from_slice(frame.data_ref().unwrap()).unwrap();
+        assert_eq!(event["object"]["metadata"]["name"], name, "{event}");
+    }
+    let stranger = api.get("bob", MAPS).await;
+    assert_eq!(stranger.code, 200, "{}", stranger.body);
+    api.0.authorize_by(Authorization::Rbac).await.unwrap();
+    let stranger = api.get("bob", MAPS).await;
+    assert_eq!(stranger.code, 403, "{}", stranger.body);
+}
+
+#[tokio::test(start_paused = true)]
 async fn aggregated_roles_follow_their_parts() {
     let api = Api::new().await;
     let bob = json!([{"kind": "User", "name": "bob"}]);

@@ -281,3 +281,15 @@ fn only_times_that_differ_are_taken_back() {
     object.update("two", |new| new["spec"]["replicas"] = 2.into());
     assert!(!object.managed.keep_times(&old));
 }
+
+#[test]
+fn sets_that_stay_the_same_are_shared() {
+    let mut object = Web::new();
+    object.update("one", |new| *new = web(&json!({"replicas": 1})));
+    object.apply("two", &json!({"image": "a"}), Force::No).unwrap();
+    let before = object.managed.clone();
+    object.update("one", |new| new["spec"]["replicas"] = 2.into());
+    object.apply("two", &json!({"image": "b"}), Force::No).unwrap();
+    let pairs = object.managed.entries().iter().zip(before.entries());
+    assert!(pairs.into_iter().all(|(new, old)| std::sync::Arc::ptr_eq(&new.fields, &old.fields)));
+}

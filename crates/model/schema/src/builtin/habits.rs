@@ -22,8 +22,8 @@ pub enum Counted {
     Content,
     /// Those, and those of annotations.
     ContentAndAnnotations,
-    /// All but those of what the server keeps.
-    Everything,
+    /// What is outside of metadata, and labels.
+    ContentAndLabels,
 }
 
 /// What a kind does.
@@ -35,6 +35,8 @@ pub(super) struct Habits {
     pub(super) returned: bool,
     pub(super) keeps_status: bool,
     pub(super) counted: Counted,
+    /// What is done to an object that was sent, beyond what its structs say.
+    pub(super) read: fn(&mut Value),
     pub(super) prepare: fn(&mut Value, Option<&Value>),
     pub(super) check: fn(&Value, Option<&Value>) -> FieldErrors,
     pub(super) cells: Option<Cells>,

@@ -13,13 +13,19 @@ pub(super) fn cells(object: &Value, now: Time) -> Vec<Value> {
     vec![cells::name(object), object["status"]["phase"].clone(), cells::age(object, now)]
 }
 
-pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
-    let Some(members) = object.as_object_mut() else { return };
-    if let Some(metadata) = members.get_mut("metadata").and_then(Value::as_object_mut)
+/// A label has its name.
+pub(super) fn read(object: &mut Value) {
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
         && let Some(name) = metadata.get("name").cloned()
     {
         member(metadata, "labels").insert(NAME_LABEL.to_owned(), name);
     }
+}
+
+pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
+    // It may have been made up meanwhile.
+    read(object);
+    let Some(members) = object.as_object_mut() else { return };
     let spec = member(members, "spec");
     if old.is_none() {
         let mut finalizers = spec.get("finalizers").and_then(Value::as_array).cloned().unwrap_or_default();

@@ -17,7 +17,7 @@ pub(super) fn cells(object: &Value, now: Time) -> Vec<Value> {
 }
 
 /// `stringData` is written into `data`.
-pub(super) fn prepare(object: &mut Value, _old: Option<&Value>) {
+pub(super) fn read(object: &mut Value) {
     let Some(members) = object.as_object_mut() else { return };
     if let Some(Value::Object(texts)) = members.remove("stringData") {
         let data = members.entry("data").or_insert_with(|| json!({}));

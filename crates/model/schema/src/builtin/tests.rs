@@ -13,7 +13,7 @@ fn written(errors: &FieldErrors) -> Vec<String> {
 /// Prepares and checks a new object.
 fn created(builtin: &Builtin, mut object: Value) -> (Value, Vec<String>) {
     builtin.prune(&mut object);
-    assert!(builtin.settle(&mut object));
+    assert!(builtin.read(&mut object));
     builtin.prepare(&mut object, None);
     let errors = written(&builtin.check(&object, None));
     (object, errors)

@@ -124,6 +124,13 @@ pub(super) fn check_stateful_set(object: &Value, old: Option<&Value>) -> FieldEr
 }
 
 /// The generation of the template is counted in an annotation, as it once was in the spec.
+/// An annotation counts the templates, from the beginning.
+pub(super) fn read_daemon_set(object: &mut Value) {
+    if let Some(annotations) = within(object, &["metadata", "annotations"]) {
+        annotations.entry(TEMPLATE_GENERATION).or_insert_with(|| "0".into());
+    }
+}
+
 pub(super) fn prepare_daemon_set(object: &mut Value, old: Option<&Value>) {
     let before =
         old.and_then(|old| text(&old["metadata"]["annotations"][TEMPLATE_GENERATION]).parse().ok()).unwrap_or(0);

@@ -18,7 +18,7 @@ fn changed(pointer: &str, value: Value) -> Vec<String> {
     } else {
         parent[name] = value;
     }
-    prepare(&mut object, None);
+    read(&mut object);
     check(&object, None).iter().map(ToString::to_string).collect()
 }
 
@@ -180,7 +180,7 @@ fn definitions_keep_their_rules() {
 #[test]
 fn what_is_established_stays() {
     let mut old = definition();
-    prepare(&mut old, None);
+    read(&mut old);
     old["status"] = established_status(&old, Time::from_unix_seconds(0));
     let mut new = old.clone();
     new["metadata"]["name"] = "others.a.test".into();

@@ -1,6 +1,5 @@
 //! From a schema as written to a compiled one.
 
-use std::collections::BTreeMap;
 use std::sync::{LazyLock, OnceLock};
 
 use concert_cel::Pattern;
@@ -8,9 +7,32 @@ use serde_json::{Value, json};
 
 use super::format::Format;
 use super::number::Bounds;
+use super::properties::Properties;
 use super::settle::Structure;
-use super::{Additional, Kind, ListType, Node, Schema, Sizes};
+use super::{Additional, Go, Kind, Limits, ListType, Node, Schema, Sizes};
 use crate::builtin::{self, data, render, render::View};
+
+/// Where a node says more about its values than their type.
+const LIMITING: [&str; 18] = [
+    "enum",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "minProperties",
+    "maxProperties",
+    "pattern",
+    "uniqueItems",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+];
 
 /// Where named schemas are found that others refer to; those of custom resources refer to none.
 #[derive(Default)]
@@ -28,41 +50,60 @@ impl Definitions {
 pub(super) fn definition(name: &'static str) -> Node {
     let definitions = Definitions { find: Some(builtin::definition) };
     let source = render::definition(name, View::Schema).unwrap_or_default();
-    let structure = data::known(name).map(|name| Box::new(Structure::of(name)));
-    Node { structure, ..node(&source, &definitions) }
+    let mut node = node(&source, &definitions);
+    node.go.get_or_insert_default().structure = data::known(name).map(Structure::of);
+    node
 }
 
 pub(super) fn schema(source: &Value, definitions: &Definitions) -> Schema {
     if let Some(named) = source["$ref"].as_str().and_then(|name| definitions.get(name)) {
         return named.at(source);
     }
-    if definitions.find.is_some()
-        && let Some(leaf) = leaf(source)
-    {
+    if let Some(leaf) = leaf(source) {
         return leaf;
     }
     Schema::from_node(node(source, definitions))
 }
 
-/// Most fields of built-in kinds are plain texts, truths and numbers: one node stands for all of a sort.
+/// Most fields are plain texts, truths and numbers: one node stands for all of a sort, whatever is said about them.
 fn leaf(source: &Value) -> Option<Schema> {
-    static LEAVES: LazyLock<Vec<(Value, Schema)>> = LazyLock::new(|| {
-        let sorts = [
-            json!({"type": "string"}),
-            json!({"type": "boolean"}),
-            json!({"type": "integer", "format": "int32"}),
-            json!({"type": "integer", "format": "int64"}),
-        ];
-        sorts.map(|sort| (sort.clone(), Schema::from_node(node(&sort, &Definitions::default())))).to_vec()
+    const SORTS: [(&str, &str); 6] =
+        [("string", ""), ("boolean", ""), ("integer", ""), ("number", ""), ("integer", "int32"), ("integer", "int64")];
+    static LEAVES: LazyLock<Vec<Schema>> = LazyLock::new(|| {
+        let sort = |(kind, format): (&str, &str)| match format {
+            "" => json!({"type": kind}),
+            _ => json!({"type": kind, "format": format}),
+        };
+        SORTS.map(|one| Schema::from_node(node(&sort(one), &Definitions::default()))).to_vec()
     });
-    LEAVES.iter().find(|(sort, _)| sort == source).map(|(_, schema)| schema.clone())
+    let members = source.as_object()?;
+    let plain = |name: &String| matches!(name.as_str(), "type" | "format" | "description" | "title" | "example");
+    if !members.keys().all(plain) {
+        return None;
+    }
+    let text = |name: &str| members.get(name).and_then(Value::as_str).unwrap_or_default();
+    let sort = (text("type"), text("format"));
+    SORTS.iter().position(|one| *one == sort).map(|at| LEAVES[at].clone())
 }
 
-fn node(source: &Value, definitions: &Definitions) -> Node {
+fn limits(source: &Value, definitions: &Definitions) -> Limits {
     let children = |name: &str| -> Vec<Schema> {
         let list = source[name].as_array().into_iter().flatten();
         list.map(|child| schema(child, definitions)).collect()
     };
+    Limits {
+        choices: source["enum"].as_array().cloned().unwrap_or_default(),
+        bounds: Bounds::parse(source),
+        sizes: sizes(source),
+        pattern: source["pattern"].as_str().filter(|text| !text.is_empty()).and_then(|text| Pattern::parse(text).ok()),
+        all_of: children("allOf"),
+        any_of: children("anyOf"),
+        one_of: children("oneOf"),
+        not: source.get("not").filter(|child| child.is_object()).map(|child| schema(child, definitions)),
+    }
+}
+
+fn node(source: &Value, definitions: &Definitions) -> Node {
     let child = |name: &str| source.get(name).filter(|child| child.is_object()).map(|child| schema(child, definitions));
     let flag = |name: &str| source[name] == true;
     let text = |name: &str| source[name].as_str().unwrap_or_default().to_owned();
@@ -70,9 +111,8 @@ fn node(source: &Value, definitions: &Definitions) -> Node {
     let format_name = text("format");
     Node {
         kind,
-        go_type: text("x-go-type"),
         format: (kind == Some(Kind::String)).then(|| Format::parse(&format_name)).flatten(),
-        format_name,
+        format_name: format_name.into(),
         nullable: flag("nullable"),
         int_or_string: flag("x-kubernetes-int-or-string"),
         preserve: flag("x-kubernetes-preserve-unknown-fields"),
@@ -87,10 +127,7 @@ fn node(source: &Value, definitions: &Definitions) -> Node {
         items: child("items"),
         required: texts(&source["required"]),
         default: source.get("default").filter(|default| !default.is_null()).cloned(),
-        choices: source["enum"].as_array().cloned().unwrap_or_default(),
-        bounds: Bounds::parse(source),
-        sizes: sizes(source),
-        pattern: source["pattern"].as_str().filter(|text| !text.is_empty()).and_then(|text| Pattern::parse(text).ok()),
+        limits: LIMITING.iter().any(|name| source.get(name).is_some()).then(|| Box::new(limits(source, definitions))),
         list_type: match source["x-kubernetes-list-type"].as_str() {
             Some("atomic") => Some(ListType::Atomic),
             Some("set") => Some(ListType::Set),
@@ -98,22 +135,28 @@ fn node(source: &Value, definitions: &Definitions) -> Node {
             _ => None,
         },
         atomic_map: source["x-kubernetes-map-type"] == "atomic",
-        all_of: children("allOf"),
-        any_of: children("anyOf"),
-        one_of: children("oneOf"),
-        not: child("not"),
         rules: source["x-kubernetes-validations"].as_array().cloned().unwrap_or_default(),
         compiled: OnceLock::new(),
         ruled: OnceLock::new(),
-        patch_strategy: text("x-kubernetes-patch-strategy"),
-        patch_merge_key: text("x-kubernetes-patch-merge-key"),
-        structure: None,
+        go: go(source),
     }
 }
 
-fn properties(source: &Value, definitions: &Definitions) -> BTreeMap<String, Schema> {
+fn go(source: &Value) -> Option<Box<Go>> {
+    let text = |name: &str| source[name].as_str().unwrap_or_default().to_owned();
+    let go = Go {
+        type_name: text("x-go-type"),
+        patch_strategy: text("x-kubernetes-patch-strategy"),
+        patch_merge_key: text("x-kubernetes-patch-merge-key"),
+        structure: None,
+    };
+    let says = [&go.type_name, &go.patch_strategy, &go.patch_merge_key].iter().any(|text| !text.is_empty());
+    says.then(|| Box::new(go))
+}
+
+fn properties(source: &Value, definitions: &Definitions) -> Properties {
     let members = source["properties"].as_object().into_iter().flatten();
-    members.map(|(name, child)| (name.clone(), schema(child, definitions))).collect()
+    members.map(|(name, child)| (name.as_str().into(), schema(child, definitions))).collect()
 }
 
 fn texts(list: &Value) -> Vec<String> {

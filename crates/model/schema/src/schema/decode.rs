@@ -149,7 +149,7 @@ impl Place<'_> {
             (Value::Null, _) => None,
             (_, None) => self.special_fault(node, value),
             (Value::Object(members), Some(Kind::Object)) => {
-                let structure = node.go_type.rsplit('.').next().filter(|name| !name.is_empty());
+                let structure = node.go_type().rsplit('.').next().filter(|name| !name.is_empty());
                 let structure = if self.path.is_empty() { self.structure } else { structure.unwrap_or(self.structure) };
                 members.iter().find_map(|(name, member)| match node.properties.get(name) {
                     Some(schema) => Place { structure, path: member_path(&self.path, name) }.fault(schema, member),
@@ -170,7 +170,7 @@ impl Place<'_> {
 
     /// Amounts, and what may be a number or a text.
     fn special_fault(&self, node: &Node, value: &Value) -> Option<String> {
-        match (node.go_type.as_str(), value) {
+        match (node.go_type(), value) {
             // What is neither text nor number is read as if it were an amount written so.
             ("resource.Quantity", Value::String(_) | Value::Number(_)) => quantity::fault(value),
             ("resource.Quantity", other) => quantity::fault(&other.to_string().into()),
@@ -194,7 +194,7 @@ impl Place<'_> {
 }
 
 fn fits(node: &Node, value: &Value) -> bool {
-    match node.format_name.as_str() {
+    match &*node.format_name {
         "int32" => value.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),
         _ => value.is_i64(),
     }
@@ -214,13 +214,13 @@ fn found(value: &Value) -> &'static str {
 fn go_type(node: &Node) -> String {
     let of = |schema: &Schema| go_type(schema.node());
     match node.kind {
-        Some(Kind::String) if matches!(node.go_type.as_str(), "v1.Time" | "v1.MicroTime") => "string".to_owned(),
-        _ if !node.go_type.is_empty() => node.go_type.clone(),
-        Some(Kind::String) if node.format_name == "byte" => "[]uint8".to_owned(),
+        Some(Kind::String) if matches!(node.go_type(), "v1.Time" | "v1.MicroTime") => "string".to_owned(),
+        _ if !node.go_type().is_empty() => node.go_type().to_owned(),
+        Some(Kind::String) if &*node.format_name == "byte" => "[]uint8".to_owned(),
         Some(Kind::String) | None => "string".to_owned(),
         Some(Kind::Boolean) => "bool".to_owned(),
         Some(Kind::Number) => "float64".to_owned(),
-        Some(Kind::Integer) if node.format_name == "int32" => "int32".to_owned(),
+        Some(Kind::Integer) if &*node.format_name == "int32" => "int32".to_owned(),
         Some(Kind::Integer) => "int64".to_owned(),
         Some(Kind::Array) => format!("[]{}", node.items.as_ref().map_or_else(String::new, of)),
         Some(Kind::Object) => match &node.additional {
@@ -231,10 +231,10 @@ fn go_type(node: &Node) -> String {
 }
 
 fn text_fault(node: &Node, text: &str) -> Option<String> {
-    match node.go_type.as_str() {
+    match node.go_type() {
         "v1.Time" => time_fault(text, "2006-01-02T15:04:05Z07:00"),
         "v1.MicroTime" => time_fault(text, "2006-01-02T15:04:05.000000Z07:00"),
-        _ if node.format_name == "byte" => {
+        _ if &*node.format_name == "byte" => {
             base64_fault(text).map(|at| format!("illegal base64 data at input byte {at}"))
         }
         _ => None,

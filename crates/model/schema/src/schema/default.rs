@@ -24,12 +24,12 @@ impl Filling {
         let node = schema.node();
         match value {
             Value::Object(members) => {
-                for (name, child) in &node.properties {
+                for (name, child) in node.properties.iter() {
                     let Some(default) = child.default_value() else { continue };
                     let lacking = members.get(name).is_none_or(|member| member.is_null() && !child.is_nullable());
                     if lacking {
                         self.take(name.len() + size(default))?;
-                        members.insert(name.clone(), default.clone());
+                        members.insert(name.to_owned(), default.clone());
                     }
                 }
                 members.iter_mut().try_for_each(|(name, member)| match schema.member(name) {

@@ -101,7 +101,7 @@ fn prune(schema: &Schema, value: &mut Value, resource: bool, path: &Path<'_>, un
             }
         }
         Value::String(text) => {
-            let same = match node.go_type.as_str() {
+            let same = match node.go_type() {
                 "v1.Time" => text.parse().map(|time: Time| time.to_string()),
                 "v1.MicroTime" => text.parse().map(Time::with_micros),
                 _ => return,
@@ -154,7 +154,7 @@ fn drop_nulls(schema: &Schema, value: &mut Value, nulls: Nulls) {
             let Some(child) = schema.member(name) else { return true };
             if member.is_null() {
                 let zero = nulls == Nulls::Zero && child.kind() == Some(Kind::String);
-                if zero && !node.properties.contains_key(name) {
+                if zero && node.properties.get(name).is_none() {
                     *member = Value::from("");
                 }
                 return !member.is_null() || child.is_nullable() || child.default_value().is_some();

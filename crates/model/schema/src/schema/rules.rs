@@ -67,14 +67,15 @@ impl Rule {
 
 /// The compiled rules of a schema; `root` is a whole object, own or embedded.
 fn compiled(schema: &Schema, root: bool) -> &Compiled {
+    static NONE: Compiled = Compiled { declared: None, rules: Vec::new() };
     let node = schema.node();
+    if node.rules.is_empty() {
+        return &NONE;
+    }
     node.compiled.get_or_init(|| {
-        if node.rules.is_empty() {
-            return Compiled { declared: None, rules: Vec::new() };
-        }
         let declared = declare::declared(schema, root);
         let rules = node.rules.iter().map(|source| rule(source, schema, declared.as_ref())).collect();
-        Compiled { declared, rules }
+        Box::new(Compiled { declared, rules })
     })
 }
 

@@ -21,8 +21,8 @@ pub(super) struct Structure {
 struct Rule {
     name: &'static str,
     presence: Presence,
-    /// Whether what is empty is as good as nothing.
-    drops_empty: bool,
+    /// When what is empty is as good as nothing.
+    drops_empty: Drops,
     /// What Go writes if there is nothing.
     nothing: Option<Value>,
     default: Option<Value>,
@@ -48,10 +48,15 @@ impl Structure {
     }
 
     /// Leaves out what Go leaves out, then fills in defaults.
-    fn read(&self, members: &mut Map<String, Value>, room: &mut Room) -> Option<()> {
+    fn read(&self, members: &mut Map<String, Value>, stage: Stage, room: &mut Room) -> Option<()> {
         for rule in &self.fields {
+            let drops = match rule.drops_empty {
+                Drops::Always => true,
+                Drops::WhenStored => stage == Stage::Stored,
+                Drops::Never => false,
+            };
             if let Some(value) = members.get(rule.name)
-                && (value.is_null() || (rule.drops_empty && is_zero(value)))
+                && (value.is_null() || (drops && is_zero(value)))
             {
                 members.remove(rule.name);
             }
@@ -84,14 +89,29 @@ impl Structure {
     }
 }
 
+/// What becomes of an object: it is read from a request, or stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Read,
+    Stored,
+}
+
+/// When a field that is empty becomes nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Drops {
+    Never,
+    WhenStored,
+    Always,
+}
+
 /// A pointer keeps what it points at. A list that is null when it is empty loses that in protobuf, as which all but
 /// definitions are stored.
-fn drops_empty(structure: &str, field: &data::Field) -> bool {
+fn drops_empty(structure: &str, field: &data::Field) -> Drops {
     let many = matches!(field.kind, Type::List(_) | Type::Listed(_) | Type::Map(_) | Type::Bytes);
     match field.presence {
-        Presence::Pointer => false,
-        Presence::Null => many && !structure.starts_with("apiextensions."),
-        Presence::Omitted | Presence::Zero => true,
+        Presence::Null if many && !structure.starts_with("apiextensions.") => Drops::WhenStored,
+        Presence::Pointer | Presence::Null => Drops::Never,
+        Presence::Omitted | Presence::Zero => Drops::Always,
     }
 }
 
@@ -107,42 +127,53 @@ impl Room {
 }
 
 /// Settles an object of a built-in kind; whether there was room for all.
-pub(super) fn settle(schema: &Schema, value: &mut Value) -> bool {
-    visit(schema, value, &mut Room(super::default::DEFAULTS_MAX)).is_some()
+pub(super) fn settle(schema: &Schema, value: &mut Value, stage: Stage) -> bool {
+    visit(schema, value, stage, &mut Room(super::default::DEFAULTS_MAX)).is_some()
 }
 
-fn visit(schema: &Schema, value: &mut Value, room: &mut Room) -> Option<()> {
+fn visit(schema: &Schema, value: &mut Value, stage: Stage, room: &mut Room) -> Option<()> {
     let node = schema.node();
     match value {
         Value::Object(members) => {
-            if let Some(structure) = &node.structure {
-                structure.read(members, room)?;
+            if let Some(structure) = node.structure() {
+                structure.read(members, stage, room)?;
             }
             for (name, member) in members.iter_mut() {
                 if let Some(child) = schema.member(name) {
-                    visit(child, member, room)?;
+                    visit(child, member, stage, room)?;
                 }
             }
-            if let Some(structure) = &node.structure {
+            if let Some(structure) = node.structure() {
                 structure.write(members, room)?;
             }
         }
         Value::Array(items) => {
             if let Some(child) = schema.items() {
-                items.iter_mut().try_for_each(|item| visit(child, item, room))?;
+                items.iter_mut().try_for_each(|item| visit(child, item, stage, room))?;
             }
         }
-        Value::String(_) | Value::Number(_) if node.go_type == "resource.Quantity" => {
+        Value::String(_) | Value::Number(_) if node.go_type() == "resource.Quantity" => {
             if let Some(canonical) = quantity::canonical(value) {
                 *value = canonical.into();
             }
         }
-        Value::String(text) if node.format_name == "byte" && text.contains(['\r', '\n']) => {
+        Value::String(text) if &*node.format_name == "byte" && text.contains(['\r', '\n']) => {
             text.retain(|letter| !"\r\n".contains(letter));
         }
         _ => {}
     }
     Some(())
+}
+
+/// What Go writes of a struct in which nothing is set.
+pub(super) fn zero(schema: &Schema) -> Value {
+    let rules = schema.node().structure().map(|structure| structure.fields.as_slice()).unwrap_or_default();
+    let written = |rule: &Rule| {
+        let nothing = rule.nothing.clone()?;
+        let child = schema.member(rule.name).filter(|_| nothing.is_object());
+        Some((rule.name.to_owned(), child.map_or(nothing, zero)))
+    };
+    Value::Object(rules.iter().filter_map(written).collect())
 }
 
 /// What Go's `omitempty` leaves out. An object is not empty to it: that is a struct, or a map that has its own test.

@@ -69,7 +69,7 @@ impl Schema {
     /// members that must be there in any case, if only as nothing.
     #[must_use]
     pub fn key_default(&self, name: &str) -> Option<&Value> {
-        let nothing = || self.node().structure.as_ref()?.nothing(name);
+        let nothing = || self.node().structure()?.nothing(name);
         self.property(name)?.default_value().or_else(nothing)
     }
 
@@ -93,7 +93,7 @@ impl Schema {
     /// The Go type of a built-in kind's field (`v1.ObjectMeta`), where it has a name; may be empty.
     #[must_use]
     pub fn go_type(&self) -> &str {
-        &self.node().go_type
+        self.node().go_type()
     }
 
     /// Whether an object is replaced as a whole (`x-kubernetes-map-type: atomic`).
@@ -107,7 +107,7 @@ impl Schema {
     pub fn patch_strategy(&self) -> &str {
         match &self.place {
             Some(place) if !place.patch_strategy.is_empty() => &place.patch_strategy,
-            _ => &self.node().patch_strategy,
+            _ => &self.node().go().patch_strategy,
         }
     }
 
@@ -116,7 +116,7 @@ impl Schema {
     pub fn patch_merge_key(&self) -> &str {
         match &self.place {
             Some(place) if !place.patch_merge_key.is_empty() => &place.patch_merge_key,
-            _ => &self.node().patch_merge_key,
+            _ => &self.node().go().patch_merge_key,
         }
     }
 }

@@ -60,9 +60,9 @@ fn check_type(node: &Node, value: &Value, path: &Path<'_>, errors: &mut FieldErr
         return;
     }
     // A float where an integer of a certain format is expected is told apart by Go types.
-    let sized = matches!(node.format_name.as_str(), "int32" | "int64");
+    let sized = matches!(&*node.format_name, "int32" | "int64");
     let (expected, found) =
-        if sized && found == "number" { (node.format_name.as_str(), "float64") } else { (expected, found) };
+        if sized && found == "number" { (&*node.format_name, "float64") } else { (expected, found) };
     let detail = format!("{path} in body must be of type {expected}: {found:?}");
     errors.push(FieldError::new(path, Fault::TypeInvalid(found.into()), detail));
 }
@@ -97,25 +97,25 @@ fn text_error(node: &Node, text: &str, path: &Path<'_>) -> Option<FieldError> {
         return None;
     }
     let length = size(text.chars().count());
-    if let Some(most) = node.sizes.max_length.filter(|most| length > *most) {
+    if let Some(most) = node.limits().sizes.max_length.filter(|most| length > *most) {
         return Some(FieldError::new(path, Fault::TooLong, format!("may not be more than {most} bytes")));
     }
-    if let Some(least) = node.sizes.min_length.filter(|least| length < *least) {
+    if let Some(least) = node.limits().sizes.min_length.filter(|least| length < *least) {
         let detail = format!("{path} in body should be at least {least} chars long");
         return Some(FieldError::invalid(path, text, detail));
     }
-    let pattern = node.pattern.as_ref().filter(|pattern| !pattern.matches(text))?;
+    let pattern = node.limits().pattern.as_ref().filter(|pattern| !pattern.matches(text))?;
     Some(FieldError::invalid(path, text, format!("{path} in body should match '{}'", pattern.text)))
 }
 
 fn check_number(node: &Node, value: &Value, path: &Path<'_>, errors: &mut FieldErrors) {
     let integer = node.kind == Some(Kind::Integer);
-    let fits = match node.format_name.as_str() {
+    let fits = match &*node.format_name {
         "int32" if integer => value.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),
         _ => number::is_integer(value),
     };
     if integer && !fits {
-        let format = match node.format_name.as_str() {
+        let format = match &*node.format_name {
             "int32" => "with format int32",
             "int64" => "with format int64",
             _ => "(default format)",
@@ -124,10 +124,10 @@ fn check_number(node: &Node, value: &Value, path: &Path<'_>, errors: &mut FieldE
     }
     #[expect(clippy::cast_possible_truncation, reason = "what is too large becomes infinite")]
     let too_large = value.as_f64().is_some_and(|number| (number as f32).is_infinite());
-    if node.kind == Some(Kind::Number) && node.format_name == "float" && too_large {
+    if node.kind == Some(Kind::Number) && &*node.format_name == "float" && too_large {
         errors.push(unplaced(format!("Checked value must be of type number with format float in {path}")));
     }
-    node.bounds.check(value, path, errors);
+    node.limits().bounds.check(value, path, errors);
 }
 
 fn check_items(schema: &Schema, items: &[Value], old: Option<&Value>, path: &Path<'_>, verdict: &mut Verdict) {
@@ -139,21 +139,21 @@ fn check_items(schema: &Schema, items: &[Value], old: Option<&Value>, path: &Pat
         }
     }
     let count = size(items.len());
-    if let Some(least) = node.sizes.min_items.filter(|least| count < *least) {
+    if let Some(least) = node.limits().sizes.min_items.filter(|least| count < *least) {
         let detail = format!("{path} in body should have at least {least} items");
         verdict.errors.push(FieldError::invalid(path, count, detail));
     }
-    if let Some(most) = node.sizes.max_items.filter(|most| count > *most) {
+    if let Some(most) = node.limits().sizes.max_items.filter(|most| count > *most) {
         verdict.errors.push(too_many(path, items.len(), most));
     }
 }
 
 fn check_choices(node: &Node, value: &Value, path: &Path<'_>, errors: &mut FieldErrors) {
     let same = |choice: &Value| choice == value || (choice.is_number() && choice.as_f64() == value.as_f64());
-    if node.choices.is_empty() || node.choices.iter().any(same) {
+    if node.limits().choices.is_empty() || node.limits().choices.iter().any(same) {
         return;
     }
-    let choices = node.choices.iter().map(|choice| match choice {
+    let choices = node.limits().choices.iter().map(|choice| match choice {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     });
@@ -162,11 +162,11 @@ fn check_choices(node: &Node, value: &Value, path: &Path<'_>, errors: &mut Field
 
 fn check_members(node: &Node, members: &Map<String, Value>, old: Option<&Value>, path: &Path<'_>, verdict: &mut Verdict) {
     let count = size(members.len());
-    if let Some(least) = node.sizes.min_properties.filter(|least| count < *least) {
+    if let Some(least) = node.limits().sizes.min_properties.filter(|least| count < *least) {
         let detail = format!("{path} in body should have at least {least} properties");
         verdict.errors.push(FieldError::invalid(path, count, detail));
     }
-    if let Some(most) = node.sizes.max_properties.filter(|most| count > *most) {
+    if let Some(most) = node.limits().sizes.max_properties.filter(|most| count > *most) {
         verdict.errors.push(too_many(path, members.len(), most));
     }
     for name in node.required.iter().filter(|name| !members.contains_key(*name)) {
@@ -194,15 +194,15 @@ fn check_alternatives(node: &Node, value: &Value, path: &Path<'_>, verdict: &mut
         judge(schema, value, None, path, &mut verdict);
         verdict
     };
-    if !node.any_of.is_empty() {
-        let verdicts: Vec<Verdict> = node.any_of.iter().map(judged).collect();
+    if !node.limits().any_of.is_empty() {
+        let verdicts: Vec<Verdict> = node.limits().any_of.iter().map(judged).collect();
         if verdicts.iter().all(|one| !one.errors.is_empty()) {
             verdict.errors.push(unplaced(format!("{:?} must validate at least one schema (anyOf)", path.to_string())));
             verdict.errors.extend(best(verdicts));
         }
     }
-    if !node.one_of.is_empty() {
-        let verdicts: Vec<Verdict> = node.one_of.iter().map(judged).collect();
+    if !node.limits().one_of.is_empty() {
+        let verdicts: Vec<Verdict> = node.limits().one_of.iter().map(judged).collect();
         let valid = verdicts.iter().filter(|one| one.errors.is_empty()).count();
         let only = format!("{:?} must validate one and only one schema (oneOf).", path.to_string());
         if valid == 0 {
@@ -212,13 +212,13 @@ fn check_alternatives(node: &Node, value: &Value, path: &Path<'_>, verdict: &mut
             verdict.errors.push(unplaced(format!("{only} Found {valid} valid alternatives")));
         }
     }
-    let failed: Vec<Verdict> = node.all_of.iter().map(judged).filter(|one| !one.errors.is_empty()).collect();
+    let failed: Vec<Verdict> = node.limits().all_of.iter().map(judged).filter(|one| !one.errors.is_empty()).collect();
     if !failed.is_empty() {
-        let none = if failed.len() == node.all_of.len() { ". None validated" } else { "" };
+        let none = if failed.len() == node.limits().all_of.len() { ". None validated" } else { "" };
         verdict.errors.extend(failed.into_iter().flat_map(|one| one.errors));
         verdict.errors.push(unplaced(format!("{:?} must validate all the schemas (allOf){none}", path.to_string())));
     }
-    if node.not.as_ref().is_some_and(|not| judged(not).errors.is_empty()) {
+    if node.limits().not.as_ref().is_some_and(|not| judged(not).errors.is_empty()) {
         verdict.errors.push(unplaced(format!("{:?} must not validate the schema (not)", path.to_string())));
     }
 }

@@ -6,6 +6,7 @@ use concert_api::{ObjectKey, meta};
 use serde_json::{Value, json};
 
 use crate::Server;
+use crate::books::HOUSEKEEPING;
 use crate::change::Change;
 use crate::kinds;
 use crate::target::{Query, Target};
@@ -25,7 +26,7 @@ impl Server {
             let name = meta::text(role, "name");
             let target = Target::stored(resource, &ObjectKey::cluster(name));
             let change = Change::MergePatch(json!({"rules": rules}), Vec::new());
-            if let Err(status) = self.update(&target, &Query::default(), &change).await {
+            if let Err(status) = self.update(&target, &Query::own(HOUSEKEEPING), &change).await {
                 tracing::warn!(role = name, %status, "a role cannot be aggregated");
             }
         }

@@ -22,9 +22,16 @@ const LIST_PARAMETERS: [(&str, &str); 11] = [
 /// The parameters of writes.
 const WRITE_PARAMETERS: [(&str, &str); 3] =
     [("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string")];
+/// The parameters of patches.
+const PATCH_PARAMETERS: [(&str, &str); 4] =
+    [("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string"), ("force", "boolean")];
 /// The forms of patches that are served; the last one only for built-in kinds.
-const PATCHES: [&str; 3] =
-    ["application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json"];
+const PATCHES: [&str; 4] = [
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+];
 
 /// Adds the paths of a resource in one version.
 pub(super) fn add(paths: &mut Map<String, Value>, document: &str, resource: &Resource, version: &Version) {
@@ -120,8 +127,8 @@ impl About<'_> {
 
     fn patch(&self, id: &str, schema: &str) -> Value {
         let mut operation = self.operation("patch", id, schema);
-        operation["parameters"] = parameters(&WRITE_PARAMETERS);
-        let served = if self.resource.is_custom() { &PATCHES[..2] } else { &PATCHES[..] };
+        operation["parameters"] = parameters(&PATCH_PARAMETERS);
+        let served = if self.resource.is_custom() { &PATCHES[..3] } else { &PATCHES[..] };
         let content: Map<String, Value> =
             served.iter().map(|media| ((*media).to_owned(), json!({"schema": reference(PATCH)}))).collect();
         operation["requestBody"] = json!({"content": content, "required": true});

@@ -103,8 +103,7 @@ fn push_object(piece: &mut BytesMut, target: &Target, entry: &Stored) {
     if target.resource.is_custom() {
         piece.extend_from_slice(&bytes);
     } else {
-        let gvk = &target.version().gvk;
-        let head = beginning(&gvk.api_version(), &gvk.kind);
+        let head = beginning(&target.version().gvk, target.version().layout());
         piece.put_u8(b'{');
         piece.extend_from_slice(bytes.strip_prefix(head.as_bytes()).unwrap_or(&bytes[1..]));
     }

@@ -13,6 +13,7 @@ use crate::Server;
 use crate::access::Identity;
 use crate::auth::service_account::{Claims, ISSUER, Signer};
 use crate::body::Media;
+use crate::books;
 use crate::incoming::{self, Incoming};
 use crate::kinds::Resource;
 use crate::target::{Query, Target};
@@ -39,7 +40,8 @@ impl Server {
         body: &[u8],
     ) -> Result<Written, Status> {
         let target = Target::stored(&RESOURCE, account);
-        let Incoming { value, warnings } = incoming::read(&target, media, body, query.field_validation)?;
+        let Incoming { mut value, warnings } = incoming::read(&target, media, body, query.field_validation)?;
+        let managed = books::created(&target, query, &mut value, self.now());
         let uid = self.account_uid(account)?;
         let spec = checked(&value, account)?;
         let issued = self.now().unix_seconds();
@@ -55,7 +57,7 @@ impl Server {
         let identity = self.signing_identity().map_err(Status::internal)?;
         let signer = identity.signer.as_ref().ok_or_else(|| Status::internal("there is no key to sign with"))?;
         let token = signer.sign(&claims).map_err(Status::internal)?;
-        let object = json!({
+        let mut object = json!({
             "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
             "metadata": {
                 "name": account.name.as_ref(), "namespace": account.namespace.as_ref(), "uid": uid,
@@ -64,6 +66,7 @@ impl Server {
             "spec": {"audiences": spec.audiences, "expirationSeconds": spec.seconds, "boundObjectRef": null},
             "status": {"token": token, "expirationTimestamp": Time::from_unix_seconds(claims.expires)},
         });
+        managed.write_to(&mut object);
         Ok(Written { code: 201, object: Bytes::from(object.to_string()), warnings })
     }
 

@@ -9,6 +9,7 @@ use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 
 mod admission;
+mod apply;
 mod bodies;
 mod collections;
 mod face;

@@ -10,6 +10,17 @@ use crate::human_duration;
 
 const UNKNOWN: &str = "<unknown>";
 
+pub(in crate::builtin) fn component(object: &Value, _now: Time) -> Vec<Value> {
+    let healthy = list(&object["conditions"]).find(|one| one["type"] == "Healthy");
+    let status = match healthy {
+        Some(condition) if condition["status"] == "True" => "Healthy",
+        Some(_) => "Unhealthy",
+        None => "Unknown",
+    };
+    let said = |what: &str| healthy.map_or("", |condition| text(&condition[what]));
+    vec![name(object), status.into(), said("message").into(), said("error").into()]
+}
+
 pub(in crate::builtin) fn node(object: &Value, now: Time) -> Vec<Value> {
     let info = &object["status"]["nodeInfo"];
     let mut status = match condition(object, "Ready") {

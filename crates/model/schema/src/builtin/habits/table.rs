@@ -17,6 +17,7 @@ pub(super) const PLAIN: Habits = Habits {
     returned: false,
     keeps_status: false,
     counted: Counted::Never,
+    read: |_| {},
     prepare: |_, _| {},
     check: |_, _| FieldErrors::new(),
     cells: None,
@@ -34,6 +35,7 @@ const ADMISSION: Habits = Habits { counted: Counted::Content, ..CONDITIONAL };
 
 /// By group and kind.
 pub(super) static TABLE: &[(&str, &str, Habits)] = &[
+    ("", "ComponentStatus", Habits { cells: Some(cells::cluster::component), ..PLAIN }),
     ("", "ConfigMap", Habits { check: config_map::check, cells: Some(config_map::cells), ..PLAIN }),
     ("", "Endpoints", Habits { cells: Some(cells::network::endpoints), create_on_update: true, ..PLAIN }),
     (
@@ -54,6 +56,7 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
         "Namespace",
         Habits {
             name_rule: NameRule::Label,
+            read: namespace::read,
             prepare: namespace::prepare,
             check: namespace::check,
             cells: Some(namespace::cells),
@@ -101,7 +104,7 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
         },
     ),
     ("", "ResourceQuota", Habits { cells: Some(cells::cluster::quota), ..RETURNED }),
-    ("", "Secret", Habits { prepare: secret::prepare, check: secret::check, cells: Some(secret::cells), ..PLAIN }),
+    ("", "Secret", Habits { read: secret::read, check: secret::check, cells: Some(secret::cells), ..PLAIN }),
     (
         "",
         "Service",
@@ -149,7 +152,7 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
         "CustomResourceDefinition",
         Habits {
             counted: Counted::Content,
-            prepare: crd::prepare,
+            read: crd::read,
             check: crd::check,
             cells: Some(crd::cells),
             ..CONDITIONAL
@@ -160,6 +163,7 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
         "apps",
         "DaemonSet",
         Habits {
+            read: workload::read_daemon_set,
             prepare: workload::prepare_daemon_set,
             check: workload::check_daemon_set,
             cells: Some(cells::workload::daemon_set),
@@ -231,7 +235,7 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
         Habits {
             check: network::check_endpoint_slice,
             cells: Some(cells::network::endpoint_slice),
-            counted: Counted::Everything,
+            counted: Counted::ContentAndLabels,
             ..PLAIN
         },
     ),

@@ -68,7 +68,7 @@ impl Checker {
             let at = format!("{path}.additionalProperties");
             child(self, &source["additionalProperties"], values, &at, place.uncorrelatable);
         }
-        for (name, property) in &node.properties {
+        for (name, property) in node.properties.iter() {
             let at = format!("{path}.properties[{name}]");
             child(self, &source["properties"][name], property, &at, place.uncorrelatable);
         }
@@ -154,8 +154,8 @@ fn most_children(schema: &Schema) -> Option<u64> {
     let node = schema.node();
     let most = match (node.kind, &node.additional) {
         (Some(Kind::Object), Additional::Unsaid) => return Some(1),
-        (Some(Kind::Object), _) => node.sizes.max_properties?,
-        (Some(Kind::Array), _) => node.sizes.max_items?,
+        (Some(Kind::Object), _) => node.limits().sizes.max_properties?,
+        (Some(Kind::Array), _) => node.limits().sizes.max_items?,
         _ => return Some(1),
     };
     Some(u64::try_from(most).unwrap_or(0))

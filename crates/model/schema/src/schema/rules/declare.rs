@@ -14,13 +14,13 @@ pub(super) const LARGEST: u64 = 3 << 20;
 pub(super) fn declared(schema: &Schema, root: bool) -> Option<Declared> {
     let node = schema.node();
     if node.int_or_string {
-        let most = size(node.sizes.max_length).map_or(LARGEST - 2, |most| most.saturating_mul(4));
+        let most = size(node.limits().sizes.max_length).map_or(LARGEST - 2, |most| most.saturating_mul(4));
         return Some(Declared::simple(Type::Dyn, most, 1));
     }
     match node.kind? {
         Kind::Array => {
             let items = child(node.items.as_ref()?)?;
-            let most = size(node.sizes.max_items).unwrap_or((LARGEST - 2) / (items.least_bytes + 1));
+            let most = size(node.limits().sizes.max_items).unwrap_or((LARGEST - 2) / (items.least_bytes + 1));
             let kind = match &node.list_type {
                 Some(ListType::Set) => ListKind::Set,
                 Some(ListType::Map(keys)) => {
@@ -33,7 +33,7 @@ pub(super) fn declared(schema: &Schema, root: bool) -> Option<Declared> {
         Kind::Object => match &node.additional {
             Additional::Schema(values) if !root => {
                 let values = child(values)?;
-                let most = size(node.sizes.max_properties).unwrap_or((LARGEST - 2) / (values.least_bytes + 6));
+                let most = size(node.limits().sizes.max_properties).unwrap_or((LARGEST - 2) / (values.least_bytes + 6));
                 Some(Declared::map(values, most))
             }
             _ => Some(object(node, root)),
@@ -56,13 +56,13 @@ fn size(of: Option<i64>) -> Option<u64> {
 fn object(node: &Node, root: bool) -> Declared {
     let mut fields = BTreeMap::new();
     let mut least_bytes = 2;
-    for (name, property) in &node.properties {
+    for (name, property) in node.properties.iter() {
         let Some(declared) = child(property) else { continue };
-        if node.required.contains(name) && property.node().default.is_none() {
+        if node.required.iter().any(|one| one == name) && property.node().default.is_none() {
             least_bytes += u64::try_from(name.len()).unwrap_or(0) + declared.least_bytes + 4;
         }
         if let Some(escaped) = escape(name) {
-            fields.insert(escaped, Field { name: name.clone(), declared: Arc::new(declared) });
+            fields.insert(escaped, Field { name: name.to_owned(), declared: Arc::new(declared) });
         }
     }
     if root && !says_its_metadata(node) {
@@ -93,17 +93,17 @@ fn add_metadata(fields: &mut BTreeMap<String, Field>) {
 }
 
 fn text(node: &Node) -> Declared {
-    let longest = size(node.sizes.max_length);
-    match node.format_name.as_str() {
+    let longest = size(node.limits().sizes.max_length);
+    match &*node.format_name {
         "byte" => Declared::simple(Type::Bytes, longest.unwrap_or(LARGEST - 2), 2),
         "duration" => Declared::simple(Type::Duration, 32, 3),
         "date" => Declared::simple(Type::Timestamp, 12, 12),
         "date-time" => Declared::simple(Type::Timestamp, 32, 21),
         _ => {
-            let choices = node.choices.iter().filter_map(|choice| choice.as_str()).map(str::len);
+            let choices = node.limits().choices.iter().filter_map(|choice| choice.as_str()).map(str::len);
             let most = match longest {
                 Some(longest) => longest.saturating_mul(4),
-                None if node.choices.is_empty() => LARGEST - 2,
+                None if node.limits().choices.is_empty() => LARGEST - 2,
                 None => u64::try_from(choices.max().unwrap_or(0)).unwrap_or(LARGEST),
             };
             Declared::simple(Type::String, most, 2)
