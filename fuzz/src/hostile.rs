@@ -66,8 +66,13 @@ fn time() -> u64 {
 
 /// Parts of a body, with commas, until there are so many bytes.
 fn filled(bytes: usize, part: impl Fn(usize) -> String) -> String {
+    some(usize::MAX, bytes, part)
+}
+
+/// The same, but no more than some.
+fn some(most: usize, bytes: usize, part: impl Fn(usize) -> String) -> String {
     let mut text = String::with_capacity(bytes + 64);
-    for index in 0.. {
+    for index in 0..most {
         if text.len() >= bytes {
             break;
         }

@@ -99,7 +99,8 @@ impl Kind {
     }
 
     fn content(&self) -> Value {
-        let container = json!({"name": "c", "image": "i", "ports": [{"containerPort": 80}], "env": [{"name": "E", "value": "1"}]});
+        let container =
+            json!({"name": "c", "image": "i", "ports": [{"containerPort": 80}], "env": [{"name": "E", "value": "1"}]});
         let pod = json!({"containers": [container], "volumes": [{"name": "v", "emptyDir": {}}]});
         match self.name {
             "Thing" => json!({"spec": {"size": 1, "ports": [{"port": 1}], "tags": ["x"], "free": {"a": 1}}}),
@@ -166,9 +167,7 @@ pub(crate) fn thing_definition() -> Value {
 }
 
 fn definition(plural: &str, kind: &str, schema: &Value) -> Value {
-    let version = |name: &str, storage: bool| {
-        json!({"name": name, "served": true, "storage": storage, "subresources": {"status": {}}, "schema": {"openAPIV3Schema": schema}})
-    };
+    let version = |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "subresources": {"status": {}}, "schema": {"openAPIV3Schema": schema}});
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
         "metadata": {"name": format!("{plural}.g.example")},

@@ -2,12 +2,11 @@
 
 use concert_api::decode;
 use concert_merge::{FieldSet, Force, ManagedFields};
-use serde_json::Value;
 
-use crate::apply::{Stored, check_books, check_set};
+use crate::apply::books::{Stored, check_books, check_set};
+use crate::apply::served::Served;
 use crate::input::Input;
 use crate::kinds::PATCHED;
-use crate::server::{Api, Call, JSON};
 
 /// Choices: kind. Line 2: a `managedFields`. Line 3: a configuration, or nothing for the kind's sample. The rest: a
 /// `fieldsV1`.
@@ -36,14 +35,12 @@ pub fn managed_fields(data: &[u8]) {
         let stored = stored.applied(config, "b", "", Force::Yes);
         let _ = stored.updated(&kind.sample(), "a", "");
     }
-    check_served(&sent, kind);
-}
-
-fn check_served(sent: &Value, kind: &crate::kinds::Kind) {
-    let mut api = Api::new();
-    let Some(path) = api.create(kind, JSON, "", kind.sample().to_string().as_bytes()) else { return };
-    let answer = api.send(&Call::put(&path, JSON, sent.to_string().as_bytes()));
-    if answer.is_success() {
-        api.check_stable(&path);
+    let mut served = Served::nothing(kind);
+    served.update(&kind.sample(), "a", "");
+    served.update(&sent, "a", "");
+    if let Ok(config) = &config {
+        served.apply(config, "b", "", Force::No);
+        served.apply(config, "b", "", Force::Yes);
+        served.update(&kind.sample(), "a", "");
     }
 }

@@ -5,6 +5,7 @@ use concert_merge::{json_patch, merge_diff, merge_patch, strategic_merge_patch};
 use concert_schema::{Builtin, Schema};
 use serde_json::Value;
 
+use crate::apply::books::has_null;
 use crate::input::Input;
 use crate::kinds::{Kind, PATCHED};
 use crate::server::{Api, Call, JSON};
@@ -87,15 +88,6 @@ fn depth(value: &Value) -> usize {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
         Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
         _ => 0,
-    }
-}
-
-fn has_null(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Array(items) => items.iter().any(has_null),
-        Value::Object(members) => members.values().any(has_null),
-        _ => false,
     }
 }
 

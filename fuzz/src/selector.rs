@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::input::Input;
 use crate::kinds::PATCHED;
-use crate::server::{Api, Answer, Call, JSON};
+use crate::server::{Answer, Api, Call, JSON};
 
 /// What the text selects by.
 #[derive(Clone, Copy)]

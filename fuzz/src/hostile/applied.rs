@@ -5,7 +5,7 @@ use concert_merge::{Force, ManagedFields, ReplicasPath};
 use serde_json::{Value, json};
 
 use super::{Case, filled, long};
-use crate::apply::Stored;
+use crate::apply::books::{Stored, check_set};
 use crate::kinds::{Kind, PATCHED};
 
 pub(super) const CASES: &[Case] = &[
@@ -156,7 +156,7 @@ fn managers_of_a_scale(bytes: usize) {
 fn sets(fields: &str) {
     let fields: Value = serde_json::from_str(&format!("{{{fields}}}")).expect("a case is JSON");
     if let Ok(set) = concert_merge::FieldSet::parse(&fields) {
-        crate::apply::check_set(&set);
+        check_set(&set);
     }
     let mut sent = thing("");
     sent["metadata"]["managedFields"] = json!([{

@@ -208,7 +208,6 @@ fn rules_of_a_role(bytes: usize) {
 }
 
 fn selector_in_a_policy(bytes: usize) {
-    let wanted =
-        filled(bytes, |index| format!(r#"{{"key":"k{index}","operator":"In","values":["a","b","a"]}}"#));
+    let wanted = filled(bytes, |index| format!(r#"{{"key":"k{index}","operator":"In","values":["a","b","a"]}}"#));
     send(NETWORK_POLICY, "", &object(&format!(r#""spec":{{"podSelector":{{"matchExpressions":[{wanted}]}}}}"#)));
 }

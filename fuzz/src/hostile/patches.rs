@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Case, filled, long};
+use super::{Case, filled, long, some};
 use crate::kinds::{Kind, PATCHED};
 use crate::server::{Api, Call, JSON};
 
@@ -26,6 +26,8 @@ pub(super) const CASES: &[Case] = &[
 const THING: &Kind = &PATCHED[0];
 const POD: &Kind = &PATCHED[2];
 const ACCOUNT: &Kind = &PATCHED[5];
+/// More are refused at once.
+const OPERATIONS_MAX: usize = 10_000;
 const OPERATIONS: &str = "application/json-patch+json";
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
@@ -44,7 +46,7 @@ fn send(kind: &Kind, at: &str, more: &str, media: &str, patch: &str) {
 /// A large object in a Thing's `free`, and operations on it.
 fn operate(bytes: usize, operation: impl Fn(usize) -> String) {
     let zeros = filled(bytes / 2, |_| "0".to_owned());
-    let operations = filled(bytes / 2, operation);
+    let operations = some(OPERATIONS_MAX, bytes / 2, operation);
     send(THING, "/spec/free", &format!(r#"{{"a":[{zeros}]}}"#), OPERATIONS, &format!("[{operations}]"));
 }
 
@@ -60,7 +62,8 @@ fn copies_of_something_large(bytes: usize) {
 }
 
 fn copies_of_copies(bytes: usize) {
-    let operations = filled(bytes, |index| format!(r#"{{"op":"copy","from":"/spec/free","path":"/spec/free/b{index}"}}"#));
+    let operations =
+        some(OPERATIONS_MAX, bytes, |index| format!(r#"{{"op":"copy","from":"/spec/free","path":"/spec/free/b{index}"}}"#));
     send(THING, "/spec/free", r#"{"a":1}"#, OPERATIONS, &format!("[{operations}]"));
 }
 
@@ -120,9 +123,11 @@ fn strategic_deletion_in_order(bytes: usize) {
     let values = filled(bytes / 2 / ITEMS, |_| r#""x""#.to_owned());
     let item = |index: usize| format!(r#"{{"name":"c{index}","image":"i","args":[{values}]}}"#);
     let containers: Vec<String> = (0..ITEMS).map(item).collect();
-    let deleted: Vec<String> = (0..ITEMS - 1).map(|index| format!(r#"{{"$patch":"delete","name":"c{index}"}}"#)).collect();
+    let deleted: Vec<String> =
+        (0..ITEMS - 1).map(|index| format!(r#"{{"$patch":"delete","name":"c{index}"}}"#)).collect();
     let order = format!(r#"{{"name":"c{}"}}"#, ITEMS - 1);
-    let patch = format!(r#"{{"spec":{{"$setElementOrder/containers":[{order}],"containers":[{}]}}}}"#, deleted.join(","));
+    let patch =
+        format!(r#"{{"spec":{{"$setElementOrder/containers":[{order}],"containers":[{}]}}}}"#, deleted.join(","));
     send(POD, "/spec/containers", &format!("[{}]", containers.join(",")), STRATEGIC, &patch);
 }
 

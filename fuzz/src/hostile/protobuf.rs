@@ -95,7 +95,11 @@ fn schemas(bytes: usize) {
 
 fn raw(bytes: usize) {
     let json = format!("[{}0]", "0,".repeat(bytes / 2));
-    send(REVISION, Part::Object, &[metadata(), wrapped(2, &wrapped(1, json.as_bytes())), b"\x18\x01".to_vec()].concat());
+    send(
+        REVISION,
+        Part::Object,
+        &[metadata(), wrapped(2, &wrapped(1, json.as_bytes())), b"\x18\x01".to_vec()].concat(),
+    );
 }
 
 fn empty_rules(bytes: usize) {

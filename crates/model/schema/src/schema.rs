@@ -6,11 +6,8 @@ mod default;
 mod format;
 mod listtype;
 mod number;
-<<<<<<< HEAD
 mod path;
-=======
 mod properties;
->>>>>>> main
 mod prune;
 mod rules;
 mod settle;
@@ -33,12 +30,9 @@ pub(crate) use build::Definitions;
 pub(crate) use decode::dns_1035_faults;
 use format::Format;
 pub(crate) use format::{is_known as is_known_format, is_uri};
-<<<<<<< HEAD
 use path::Path;
-=======
 use properties::Properties;
 pub(crate) use settle::Stage;
->>>>>>> main
 pub use shape::Others;
 
 /// Where an error is that has no field of its own.

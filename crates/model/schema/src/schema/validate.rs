@@ -160,7 +160,13 @@ fn check_choices(node: &Node, value: &Value, path: &Path<'_>, errors: &mut Field
     errors.push(FieldError::new(path, Fault::NotSupported(value.clone(), choices.collect()), ""));
 }
 
-fn check_members(node: &Node, members: &Map<String, Value>, old: Option<&Value>, path: &Path<'_>, verdict: &mut Verdict) {
+fn check_members(
+    node: &Node,
+    members: &Map<String, Value>,
+    old: Option<&Value>,
+    path: &Path<'_>,
+    verdict: &mut Verdict,
+) {
     let count = size(members.len());
     if let Some(least) = node.limits().sizes.min_properties.filter(|least| count < *least) {
         let detail = format!("{path} in body should have at least {least} properties");

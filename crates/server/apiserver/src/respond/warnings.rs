@@ -105,7 +105,8 @@ mod tests {
         let mut response = Response::new(Body::default());
         warn(&mut response, &["a \"quoted\" ä\\".to_owned()]);
         warn(&mut response, &["b".to_owned(), "a \"quoted\" ä\\".to_owned()]);
-        let headers: Vec<&[u8]> = response.headers().get_all(header::WARNING).iter().map(|one| one.as_bytes()).collect();
+        let headers: Vec<&[u8]> =
+            response.headers().get_all(header::WARNING).iter().map(|one| one.as_bytes()).collect();
         assert_eq!(headers, ["299 - \"a \\\"quoted\\\" ä\\\\\"".as_bytes(), b"299 - \"b\""]);
     }
 }

@@ -204,13 +204,7 @@ impl Judge {
     }
 
     /// A rule that does not hold.
-    fn broken(
-        &mut self,
-        rule: &Rule,
-        place: &Place<'_>,
-        path: &Path<'_>,
-        declared: &Declared,
-    ) -> Result<(), Spent> {
+    fn broken(&mut self, rule: &Rule, place: &Place<'_>, path: &Path<'_>, declared: &Declared) -> Result<(), Spent> {
         let forgiven = !rule.uses_old() && place.is_unchanged();
         if (if forgiven { &self.forgiven } else { &self.errors }).is_full() {
             return Ok(());
