@@ -1,10 +1,13 @@
 //! What is wrong with a field, in the words of the real API server.
 
+mod errors;
+
 use std::fmt;
 
 use serde_json::Value;
 
 use crate::Cause;
+pub use errors::FieldErrors;
 
 /// The sort of a field error; its name is the `reason` of a cause.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,9 +46,6 @@ pub struct FieldError {
     /// In words; may be empty.
     pub detail: String,
 }
-
-/// A list of field errors.
-pub type FieldErrors = Vec<FieldError>;
 
 impl FieldError {
     /// A field error.
@@ -169,6 +169,9 @@ pub fn quoted(text: &str) -> String {
 /// Letters, marks, numbers, punctuation, symbols and the plain space.
 #[must_use]
 pub fn is_printable(letter: char) -> bool {
+    if letter.is_ascii() {
+        return !letter.is_ascii_control();
+    }
     // Behind another letter only what cannot be printed is escaped; before it, marks are as well.
     !letter.is_control() && !format!("a{letter}").escape_debug().to_string().contains("\\u{")
 }

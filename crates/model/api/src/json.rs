@@ -12,7 +12,8 @@ use serde_json::{Map, Number, Value};
 pub struct Decoded {
     /// The document; of duplicate keys the last one counts, as in Go.
     pub value: Value,
-    /// Paths of keys that occur twice in one object, as `spec.a`, in document order, each once.
+    /// Paths of keys that occur twice in one object, as `spec.a`, in document order, each once; the first of them, if
+    /// there are many.
     pub duplicates: Vec<String>,
 }
 
@@ -31,18 +32,44 @@ impl std::error::Error for DecodeError {}
 /// Levels that a document may have.
 pub const DEPTH_MAX: usize = 100;
 
+/// Duplicates that are told, as by the real server.
+const DUPLICATES_MAX: usize = 100;
+/// Bytes of their paths that are written at all: a long name may stand in every one of them.
+const PATHS_MAX: usize = 64 << 10;
+
 /// Decodes one JSON document of at most [`DEPTH_MAX`] levels.
 ///
 /// # Errors
 /// The bytes are not one well-formed JSON document.
 pub fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
-    let mut duplicates = Vec::new();
+    let mut duplicates = Duplicates { paths: Vec::new(), room: PATHS_MAX };
     let bytes = surrogates::mended(bytes);
     let mut reader = serde_json::Deserializer::from_slice(&bytes);
     let node = Node { place: &Place::Root, levels: DEPTH_MAX, duplicates: &mut duplicates };
     let value = node.deserialize(&mut reader).map_err(DecodeError)?;
     reader.end().map_err(DecodeError)?;
-    Ok(Decoded { value, duplicates })
+    Ok(Decoded { value, duplicates: duplicates.paths })
+}
+
+/// The paths of keys that occur twice.
+struct Duplicates {
+    paths: Vec<String>,
+    /// Bytes that may still be written.
+    room: usize,
+}
+
+impl Duplicates {
+    /// Notes a duplicate, once, and not without end.
+    fn note(&mut self, place: &Place<'_>) {
+        if self.paths.len() >= DUPLICATES_MAX || self.room == 0 {
+            return;
+        }
+        let path = place.to_string();
+        self.room = self.room.saturating_sub(path.len());
+        if !self.paths.contains(&path) {
+            self.paths.push(path);
+        }
+    }
 }
 
 /// A place in the document, written out only when there is something to say of it.
@@ -67,7 +94,7 @@ struct Node<'a> {
     place: &'a Place<'a>,
     /// How many more there may be.
     levels: usize,
-    duplicates: &'a mut Vec<String>,
+    duplicates: &'a mut Duplicates,
 }
 
 impl Node<'_> {
@@ -137,25 +164,13 @@ impl<'de> Visitor<'de> for Node<'_> {
         while let Some(key) = members.next_key::<String>()? {
             let place = Place::Member(self.place, &key);
             if map.contains_key(&key) {
-                note(self.duplicates, place.to_string())?;
+                self.duplicates.note(&place);
             }
             let value = members.next_value_seed(Node { place: &place, levels, duplicates: self.duplicates })?;
             map.insert(key, value);
         }
         Ok(Value::Object(map))
     }
-}
-
-/// Notes the place of a duplicate, once, and not without end.
-fn note<E: serde::de::Error>(duplicates: &mut Vec<String>, place: String) -> Result<(), E> {
-    if duplicates.contains(&place) {
-        return Ok(());
-    }
-    if duplicates.len() >= 1000 {
-        return Err(E::custom("too many duplicate fields"));
-    }
-    duplicates.push(place);
-    Ok(())
 }
 
 #[cfg(test)]
@@ -169,6 +184,21 @@ mod tests {
         let decoded = decode(br#"{"a":1,"b":{"c":1,"c":2,"c":3},"a":4,"l":[{"x":1,"x":2}]}"#).unwrap();
         assert_eq!(decoded.value, json!({"a": 4, "b": {"c": 3}, "l": [{"x": 2}]}));
         assert_eq!(decoded.duplicates, ["b.c", "a", "l[0].x"]);
+    }
+
+    #[test]
+    fn many_duplicates_are_not_all_told() {
+        let twice = |count: usize| -> String {
+            let pairs: Vec<String> = (0..count).map(|index| format!(r#""a{index}":1,"a{index}":2"#)).collect();
+            pairs.join(",")
+        };
+        let decoded = decode(format!("{{{}}}", twice(1000)).as_bytes()).unwrap();
+        assert_eq!(decoded.duplicates.len(), DUPLICATES_MAX);
+        assert_eq!(decoded.value.as_object().map(Map::len), Some(1000));
+
+        let name = "n".repeat(20_000);
+        let decoded = decode(format!(r#"{{"{name}":{{{}}}}}"#, twice(1000)).as_bytes()).unwrap();
+        assert!(decoded.duplicates.concat().len() < PATHS_MAX + 2 * name.len(), "{}", decoded.duplicates.len());
     }
 
     #[test]

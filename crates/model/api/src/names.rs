@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{Fault, FieldError};
+use crate::{Fault, FieldError, FieldErrors};
 
 const LABEL_MAX: usize = 63;
 const SUBDOMAIN_MAX: usize = 253;
@@ -99,8 +99,8 @@ pub fn label_value_faults(value: &str) -> Vec<String> {
 
 /// What is wrong with labels: a JSON object of strings.
 #[must_use]
-pub fn check_labels(labels: &Value, field: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub fn check_labels(labels: &Value, field: &str) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     for (key, value) in labels.as_object().into_iter().flatten() {
         errors.extend(qualified_faults(key).into_iter().map(|fault| FieldError::invalid(field, key.as_str(), fault)));
         let value = value.as_str().unwrap_or_default();
@@ -111,8 +111,8 @@ pub fn check_labels(labels: &Value, field: &str) -> Vec<FieldError> {
 
 /// What is wrong with annotations: a JSON object of strings.
 #[must_use]
-pub fn check_annotations(annotations: &Value, field: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+pub fn check_annotations(annotations: &Value, field: &str) -> FieldErrors {
+    let mut errors = FieldErrors::new();
     let mut total = 0;
     for (key, value) in annotations.as_object().into_iter().flatten() {
         let faults = qualified_faults(&key.to_lowercase());

@@ -86,6 +86,30 @@ impl LabelSelector {
     }
 }
 
+/// As it can be read again; the empty one is no text.
+impl fmt::Display for LabelSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (key, test)) in self.0.iter().enumerate() {
+            f.write_str(if index == 0 { "" } else { "," })?;
+            match test {
+                Test::In(values) => match values.as_slice() {
+                    [one] => write!(f, "{key}={one}")?,
+                    _ => write!(f, "{key} in ({})", values.join(","))?,
+                },
+                Test::NotIn(values) => match values.as_slice() {
+                    [one] => write!(f, "{key}!={one}")?,
+                    _ => write!(f, "{key} notin ({})", values.join(","))?,
+                },
+                Test::Exists => f.write_str(key)?,
+                Test::Absent => write!(f, "!{key}")?,
+                Test::Greater(bound) => write!(f, "{key}>{bound}")?,
+                Test::Less(bound) => write!(f, "{key}<{bound}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
 fn found(token: &str, expected: &str) -> SelectorError {
     SelectorError(format!("found '{token}'{expected}"))
 }
@@ -255,6 +279,22 @@ impl FieldSelector {
     /// Whether an object is selected, whose fields `value_of` knows.
     pub fn matches<'a>(&self, mut value_of: impl FnMut(&str) -> std::borrow::Cow<'a, str>) -> bool {
         self.0.iter().all(|test| (value_of(&test.field) == test.value) == test.equal)
+    }
+}
+
+/// As it can be read again; the empty one is no text.
+impl fmt::Display for FieldSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, test) in self.0.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            let operator = if test.equal { "=" } else { "!=" };
+            write!(f, "{comma}{}{operator}", test.field)?;
+            for letter in test.value.chars() {
+                f.write_str(if matches!(letter, '\\' | ',' | '=') { "\\" } else { "" })?;
+                write!(f, "{letter}")?;
+            }
+        }
+        Ok(())
     }
 }
 

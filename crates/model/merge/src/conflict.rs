@@ -1,14 +1,18 @@
 //! Why something was not applied.
 
 use std::fmt;
+use std::ops::ControlFlow;
 
 use concert_api::{Cause, Details, Status};
 
-use crate::fields::{Element, path_text};
+use crate::fields::path_text;
 use crate::managed::Identity;
 use crate::{FieldSet, Operation};
 
-/// A field that the configuration wants to change, and that somebody else owns.
+/// Bytes of paths that are told. A hundred thousand fields may be in conflict, each with a path as long as its body.
+const PATHS_MAX: usize = 1 << 20;
+
+/// What the configuration wants to change, and somebody else owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The owner's name.
@@ -19,76 +23,108 @@ pub struct Conflict {
     pub api_version: String,
     /// Through which subresource the owner writes; may be empty.
     pub subresource: String,
-    pub(crate) path: Vec<Element>,
+    /// What it is about.
+    pub fields: FieldSet,
 }
 
 impl Conflict {
-    pub(crate) fn new(owner: &Identity<'_>, path: Vec<Element>) -> Self {
+    pub(crate) fn new(owner: &Identity<'_>, fields: FieldSet) -> Self {
         Self {
             manager: owner.manager.to_owned(),
             operation: owner.operation,
             api_version: owner.api_version.to_owned(),
             subresource: owner.subresource.to_owned(),
-            path,
+            fields,
         }
-    }
-
-    /// The field, with a dot at the beginning: `.spec.replicas`.
-    #[must_use]
-    pub fn field(&self) -> String {
-        path_text(&self.path)
     }
 
     fn owner(&self) -> Identity<'_> {
         Identity::new(&self.manager, self.operation, &self.api_version, &self.subresource)
     }
+
+    /// The fields, each with a dot at the beginning, as far as there is room: `.spec.replicas`.
+    fn told(&self, room: &mut usize) -> Vec<String> {
+        let mut paths = Vec::new();
+        let _ = self.fields.walk(&mut |path| {
+            if *room == 0 {
+                return ControlFlow::Break(());
+            }
+            let path = path_text(path);
+            *room = room.saturating_sub(path.len());
+            paths.push(path);
+            ControlFlow::Continue(())
+        });
+        paths
+    }
 }
 
 /// All conflicts of one apply, by owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflicts(pub(crate) Vec<Conflict>);
+pub struct Conflicts(Vec<Conflict>);
 
 impl Conflicts {
-    /// By owner, as the real server sorts them.
+    /// By owner, as the real server sorts them; those about nothing are none.
     pub(crate) fn sorted(mut conflicts: Vec<Conflict>) -> Self {
+        conflicts.retain(|conflict| !conflict.fields.is_empty());
         conflicts.sort_by_cached_key(|conflict| conflict.owner().key());
         Self(conflicts)
     }
 
-    /// Each of them.
+    /// One for each owner.
     #[must_use]
     pub fn all(&self) -> &[Conflict] {
         &self.0
     }
 
+    /// How many fields they are about, each counted for each of its owners.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|conflict| conflict.fields.len()).sum()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Those that are not in a set.
-    pub(crate) fn outside(self, set: &FieldSet) -> Self {
-        Self(self.0.into_iter().filter(|conflict| !set.contains(&conflict.path)).collect())
+    pub(crate) fn outside(mut self, set: &FieldSet) -> Self {
+        for conflict in &mut self.0 {
+            conflict.fields.subtract(set);
+        }
+        Self::sorted(self.0)
     }
 
     fn causes(&self) -> Vec<Cause> {
-        let cause = |conflict: &Conflict| Cause {
-            reason: "FieldManagerConflict".to_owned(),
-            message: format!("conflict with {}", conflict.owner()),
-            field: conflict.field(),
-        };
-        self.0.iter().map(cause).collect()
+        let mut room = PATHS_MAX;
+        let mut causes = Vec::new();
+        for conflict in &self.0 {
+            let message = format!("conflict with {}", conflict.owner());
+            causes.extend(conflict.told(&mut room).into_iter().map(|field| Cause {
+                reason: "FieldManagerConflict".to_owned(),
+                message: message.clone(),
+                field,
+            }));
+        }
+        causes
     }
 }
 
 /// In the words of the real server.
 impl fmt::Display for Conflicts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let [only] = self.0.as_slice() {
-            return write!(f, "Apply failed with 1 conflict: conflict with {}: {}", only.owner(), only.field());
+        let mut room = PATHS_MAX;
+        if let ([only], 1) = (self.0.as_slice(), self.len()) {
+            let field = only.told(&mut room).concat();
+            return write!(f, "Apply failed with 1 conflict: conflict with {}: {field}", only.owner());
         }
-        write!(f, "Apply failed with {} conflicts: ", self.0.len())?;
-        for (index, same) in self.0.chunk_by(|left, right| left.owner() == right.owner()).enumerate() {
+        write!(f, "Apply failed with {} conflicts: ", self.len())?;
+        for (index, conflict) in self.0.iter().enumerate() {
             let line = if index == 0 { "" } else { "\n" };
-            let owner = same.first().map(|conflict| conflict.owner().to_string()).unwrap_or_default();
-            write!(f, "{line}conflicts with {owner}:")?;
-            for conflict in same {
-                write!(f, "\n- {}", conflict.field())?;
+            write!(f, "{line}conflicts with {}:", conflict.owner())?;
+            for field in conflict.told(&mut room) {
+                write!(f, "\n- {field}")?;
             }
         }
         Ok(())

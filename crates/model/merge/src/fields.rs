@@ -10,6 +10,7 @@ mod write;
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::ops::ControlFlow;
 
 pub use element::Element;
 pub(crate) use element::compare_values;
@@ -246,31 +247,41 @@ impl FieldSet {
     /// The paths in it, in words; those of one level before those below it.
     #[must_use]
     pub fn paths(&self) -> Vec<String> {
-        self.elements().iter().map(|path| path_text(path)).collect()
+        let mut paths = Vec::new();
+        let _ = self.walk(&mut |path| {
+            paths.push(path_text(path));
+            ControlFlow::Continue(())
+        });
+        paths
     }
 
-    /// The paths in it; those of one level before those below it.
-    pub(crate) fn elements(&self) -> Vec<Vec<Element>> {
-        let mut all = Vec::new();
-        self.collect(&mut Vec::new(), &mut all);
-        all
+    /// Visits the paths in it, until that is enough; those of one level before those below it.
+    pub(crate) fn walk(&self, visit: &mut dyn FnMut(&[&Element]) -> ControlFlow<()>) -> ControlFlow<()> {
+        self.walk_below(&mut Vec::new(), visit)
     }
 
-    fn collect(&self, prefix: &mut Vec<Element>, all: &mut Vec<Vec<Element>>) {
+    fn walk_below<'a>(
+        &'a self,
+        way: &mut Vec<&'a Element>,
+        visit: &mut dyn FnMut(&[&Element]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         for node in self.nodes.iter().filter(|node| node.member) {
-            all.push([prefix.as_slice(), std::slice::from_ref(&node.element)].concat());
+            way.push(&node.element);
+            visit(way)?;
+            way.pop();
         }
         for node in self.nodes.iter().filter(|node| !node.below.is_empty()) {
-            prefix.push(node.element.clone());
-            node.below.collect(prefix, all);
-            prefix.pop();
+            way.push(&node.element);
+            node.below.walk_below(way, visit)?;
+            way.pop();
         }
+        ControlFlow::Continue(())
     }
 }
 
 /// A path in words: `.spec.ports[port=80]`.
-pub(crate) fn path_text(path: &[Element]) -> String {
-    path.iter().map(Element::to_string).collect()
+pub(crate) fn path_text(path: &[&Element]) -> String {
+    path.iter().map(|element| element.to_string()).collect()
 }
 
 impl fmt::Debug for FieldSet {

@@ -11,6 +11,8 @@ pub(crate) const OPERATIONS_MAX: usize = 10_000;
 const COPIED_MAX: usize = 3 * 1024 * 1024;
 /// Items of lists that the operations of one patch may push from their places, each counted as often as it moves.
 const SHIFTED_MAX: usize = 50_000_000;
+/// Values that may be looked at to see how deep they are, each counted as often as it is moved.
+const WALKED_MAX: usize = 50_000_000;
 
 /// Applies a JSON patch; on failure the document is untouched.
 ///
@@ -22,7 +24,8 @@ const SHIFTED_MAX: usize = 50_000_000;
 /// The patch is malformed or too large, or an operation does not fit the document.
 pub fn json_patch(document: &mut Value, patch: &Value) -> Result<(), PatchError> {
     let operations = decode(patch)?;
-    let mut patched = Patched { value: document.clone(), depth: depth(document), copied: 0, shifted: 0 };
+    let mut patched =
+        Patched { value: document.clone(), depth: depth(document).levels, copied: 0, shifted: 0, walked: 0 };
     for (index, operation) in operations.iter().enumerate() {
         patched.apply(operation).map_err(|why| PatchError::Rejected(index, why))?;
     }
@@ -83,6 +86,7 @@ struct Patched {
     depth: usize,
     copied: usize,
     shifted: usize,
+    walked: usize,
 }
 
 impl Patched {
@@ -192,9 +196,13 @@ impl Patched {
 
     /// A copy of a document into itself doubles its depth; whatever walks the result recursively must survive it.
     fn check_depth(&mut self, under: usize, value: &Value) -> Result<(), String> {
-        self.depth = self.depth.max(under + depth(value));
+        let Depth { levels, values } = depth(value);
+        self.depth = self.depth.max(under + levels);
+        self.walked += values;
         if self.depth > DEPTH_MAX {
             Err(format!("the document would be more than {DEPTH_MAX} levels deep"))
+        } else if self.walked > WALKED_MAX {
+            Err(format!("the patch moves values more than {WALKED_MAX} times"))
         } else {
             Ok(())
         }
@@ -280,13 +288,27 @@ fn signed(step: &str, length: usize) -> Option<usize> {
     }
 }
 
-/// Levels of a value; 0 for a scalar.
-fn depth(value: &Value) -> usize {
+/// How deep a value is.
+struct Depth {
+    /// 0 for a scalar.
+    levels: usize,
+    /// It itself and all that are in it.
+    values: usize,
+}
+
+fn depth(value: &Value) -> Depth {
+    let mut all = Depth { levels: 0, values: 1 };
+    let mut below = |value: &Value| {
+        let Depth { levels, values } = depth(value);
+        all.levels = all.levels.max(levels + 1);
+        all.values += values;
+    };
     match value {
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
-        _ => 0,
+        Value::Array(items) => items.iter().for_each(&mut below),
+        Value::Object(members) => members.values().for_each(&mut below),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
+    all
 }
 
 #[cfg(test)]

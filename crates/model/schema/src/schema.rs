@@ -6,6 +6,7 @@ mod default;
 mod format;
 mod listtype;
 mod number;
+mod path;
 mod properties;
 mod prune;
 mod rules;
@@ -29,6 +30,7 @@ pub(crate) use build::Definitions;
 pub(crate) use decode::dns_1035_faults;
 use format::Format;
 pub(crate) use format::{is_known as is_known_format, is_uri};
+use path::Path;
 use properties::Properties;
 pub(crate) use settle::Stage;
 pub use shape::Others;
@@ -279,7 +281,7 @@ impl Schema {
     #[must_use]
     pub fn validate_status(&self, new: &Value, old: &Value) -> FieldErrors {
         let mut errors = match (self.member("status"), new.get("status")) {
-            (Some(schema), Some(status)) => validate::errors(schema, status, old.get("status"), ""),
+            (Some(schema), Some(status)) => validate::errors(schema, status, old.get("status")),
             _ => FieldErrors::new(),
         };
         for error in errors.iter_mut().filter(|error| error.field != NOWHERE) {
@@ -298,7 +300,7 @@ impl Schema {
     }
 
     fn judge(&self, object: &Value, old: Option<&Value>) -> FieldErrors {
-        let mut errors = validate::errors(self, object, old, "");
+        let mut errors = validate::errors(self, object, old);
         errors.extend(self.judge_rest(object, old));
         errors
     }
@@ -307,12 +309,12 @@ impl Schema {
     fn judge_rest(&self, object: &Value, old: Option<&Value>) -> FieldErrors {
         let mut errors = decode::embedded_errors(self, object);
         let mut repeated = FieldErrors::new();
-        listtype::check(self, object, "", &mut repeated);
+        listtype::check(self, object, &Path::TOP, &mut repeated);
         // Repeated items anywhere in the old object forgive all of them in the new one, as in the real server.
         let forgiven = !repeated.is_empty()
             && old.is_some_and(|old| {
                 let mut before = FieldErrors::new();
-                listtype::check(self, old, "", &mut before);
+                listtype::check(self, old, &Path::TOP, &mut before);
                 !before.is_empty()
             });
         if !forgiven {

@@ -54,7 +54,8 @@ impl Target {
 
     /// The kind in one of its versions. Events of the other group are another kind here, as in the real server.
     fn at_version(&self, api_version: &str) -> Option<&Version> {
-        self.resource.versions.iter().find(|version| version.gvk.api_version() == api_version)
+        let (group, name) = api_version.split_once('/').unwrap_or(("", api_version));
+        self.resource.versions.iter().find(|version| version.gvk.version == name && version.gvk.group == group)
     }
 }
 

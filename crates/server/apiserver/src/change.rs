@@ -1,5 +1,7 @@
 //! How an object is to be changed, and whether it is the one that the client has seen.
 
+use std::collections::BTreeMap;
+
 use concert_api::{Details, Status, Time, decode, meta};
 use concert_merge::Live;
 use http::HeaderMap;
@@ -17,6 +19,9 @@ use crate::scale;
 use crate::target::{FieldValidation, Part, Query, Target};
 
 const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+
+/// What a strict reader of a patch tells, as in the real server.
+const STRICT_MAX: usize = 100;
 
 /// How an object is changed.
 pub(crate) enum Change {
@@ -304,17 +309,27 @@ fn duplicate(what: &str, path: &str) -> String {
 fn operation_findings(operations: &[Value], duplicates: &[String]) -> Vec<String> {
     const KNOWN: [&str; 4] = ["op", "path", "from", "value"];
     const PATCH: &str = "json patch ";
+    let mut of_operation: BTreeMap<usize, Vec<&String>> = BTreeMap::new();
+    for path in duplicates {
+        let place = path.strip_prefix('[').and_then(|path| path.split(']').next()?.parse().ok());
+        of_operation.entry(place.unwrap_or(usize::MAX)).or_default().push(path);
+    }
     let mut findings = Vec::new();
     let mut left = Vec::new();
     for (place, operation) in operations.iter().enumerate() {
-        let (at, value) = (format!("[{place}]."), format!("[{place}].value"));
-        let here = duplicates.iter().filter(|path| path.starts_with(&at));
-        let (within, beside): (Vec<&String>, Vec<&String>) = here.partition(|path| path.starts_with(&value));
+        let here = of_operation.remove(&place).unwrap_or_default();
         let names = operation.as_object().into_iter().flat_map(|members| members.keys());
-        let unknown = names.filter(|name| !KNOWN.contains(&name.as_str()));
-        findings.extend(within.iter().map(|path| duplicate(PATCH, path)));
-        findings.extend(unknown.map(|name| format!("{PATCH}unknown field \"{at}{name}\"")));
-        findings.extend(beside.iter().map(|path| duplicate(PATCH, path)));
+        let mut unknown = names.filter(|name| !KNOWN.contains(&name.as_str())).peekable();
+        let most = STRICT_MAX.saturating_sub(findings.len());
+        if here.is_empty() && (most == 0 || unknown.peek().is_none()) {
+            continue;
+        }
+        let value = format!("[{place}].value");
+        let (within, beside): (Vec<&String>, Vec<&String>) =
+            here.into_iter().partition(|path| path.starts_with(&value));
+        let unknown = unknown.map(|name| format!("{PATCH}unknown field \"[{place}].{name}\""));
+        let told = within.iter().map(|path| duplicate(PATCH, path)).chain(unknown);
+        findings.extend(told.chain(beside.iter().map(|path| duplicate(PATCH, path))).take(most));
         let target = operation["path"].as_str().unwrap_or_default().trim_start_matches('/').replace('/', ".");
         left.extend(within.iter().map(|path| duplicate("", &format!("{target}{}", &path[value.len()..]))));
     }

@@ -49,11 +49,12 @@ pub(crate) fn deduplicate(object: &mut Value, stage: Stage) -> Option<String> {
 /// What is wrong with the owners.
 pub(crate) fn check_owners(object: &Value) -> FieldErrors {
     let list = object["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let mut controller: Option<&Value> = None;
     for (place, owner) in list.iter().enumerate() {
         check_owner(owner, &format!("{OWNERS}[{place}]"), &mut errors);
-        if owner["controller"] != true {
+        // Each further error shows all of them.
+        if owner["controller"] != true || errors.is_full() {
             continue;
         }
         let named = |owner: &Value| format!("{}/{}", text(owner, "kind"), text(owner, "name"));
@@ -104,7 +105,7 @@ fn shown(owner: &Value) -> String {
 /// What is wrong with the finalizers.
 pub(crate) fn check_finalizers(target: &Target, object: &Value) -> FieldErrors {
     let finalizers = meta::finalizers(object);
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     for finalizer in &finalizers {
         let faults = names::qualified_faults(finalizer);
         errors.extend(faults.into_iter().map(|fault| FieldError::invalid(FINALIZERS, *finalizer, fault)));

@@ -1,6 +1,7 @@
 //! Answers: what the client accepts, and bodies in that form.
 
 pub(crate) mod pretty;
+mod warnings;
 
 use std::convert::Infallible;
 
@@ -13,6 +14,7 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use serde_json::Value;
 
 use crate::body::yaml;
+pub(crate) use warnings::warn;
 
 /// The body of an answer.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -253,16 +255,6 @@ pub(crate) fn failure(status: &Status) -> Response<Body> {
 pub(crate) fn identify(response: &mut Response<Body>, id: &str) {
     if let Ok(value) = HeaderValue::from_str(id) {
         response.headers_mut().insert("audit-id", value);
-    }
-}
-
-/// Adds `Warning` headers.
-pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
-    for warning in warnings {
-        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
-            response.headers_mut().append(header::WARNING, value);
-        }
     }
 }
 

@@ -155,9 +155,9 @@ fn check(target: &Target, value: &Value, mut errors: FieldErrors) -> Result<(), 
 fn checked_spec(spec: &Value) -> FieldErrors {
     let has = |field: &str| spec[field].is_object();
     match (has("resourceAttributes"), has("nonResourceAttributes")) {
-        (true, true) => vec![FieldError::invalid("spec", shown_path(spec), EXACTLY_ONE)],
-        (false, false) => vec![FieldError::invalid("spec", Value::Null, EXACTLY_ONE)],
-        _ => Vec::new(),
+        (true, true) => [FieldError::invalid("spec", shown_path(spec), EXACTLY_ONE)].into(),
+        (false, false) => [FieldError::invalid("spec", Value::Null, EXACTLY_ONE)].into(),
+        _ => FieldErrors::new(),
     }
 }
 

@@ -96,7 +96,7 @@ pub(crate) fn keep_from_old(object: &mut Value, old: &Value) {
 
 /// What is wrong with the metadata of an object.
 pub(crate) fn check(target: &Target, object: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let rule = target.resource.builtin.map_or(NameRule::Subdomain, |builtin| builtin.name_rule);
     let (name, base) = (meta::text(object, "name"), meta::text(object, "generateName"));
     if !base.is_empty() {
@@ -139,7 +139,7 @@ fn content_errors(metadata: &Value, object: &Value) -> FieldErrors {
 
 /// What was changed and cannot be.
 fn fixed_errors(object: &Value, old: &Value, sent: &Value) -> FieldErrors {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let uid = meta::text(sent, "uid");
     if !uid.is_empty() && uid != meta::text(old, "uid") {
         errors.push(FieldError::invalid("metadata.uid", uid, "field is immutable"));

@@ -215,9 +215,9 @@ fn go_type(value: &Value) -> &'static str {
 pub(crate) fn check(target: &Target, object: &Value) -> FieldErrors {
     // Built-in kinds have rules of their own for that.
     let Some(paths) = target.version().scale.as_ref().filter(|_| target.resource.is_custom()) else {
-        return Vec::new();
+        return FieldErrors::new();
     };
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     for path in [&paths.spec_replicas, &paths.status_replicas] {
         let number = match replicas(path, object) {
             Ok(Some(number)) => number,

@@ -99,8 +99,10 @@ impl Endpoint<'_> {
             };
             let mut taken = entry.fields.intersection(&changes.modified);
             taken.unite(entry.fields.intersection(&changes.added));
-            conflicts.extend(taken.elements().into_iter().map(|path| Conflict::new(&entry.identity(), path)));
             entry.lose(&taken);
+            if !taken.is_empty() {
+                conflicts.push(Conflict::new(&entry.identity(), taken));
+            }
             entry.lose(&changes.removed);
             true
         });

@@ -1,12 +1,12 @@
 //! Whether an object has the types that its schema asks for, as far as merging depends on them.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use serde_json::Value;
 
 use super::identity::Identity;
 use super::types::{Choice, ListOf, MapType, Relation, Scalar, Type};
-use crate::fields::Element;
 use crate::go;
 
 /// Whether items of a list may have the same identity: they may in what is stored, not in what is applied.
@@ -16,42 +16,118 @@ pub(crate) enum Duplicates {
     Refused,
 }
 
-/// What is wrong, with its path from where the check began.
-struct Fault {
-    path: String,
-    what: String,
-}
+/// Bytes of faults that are told. A configuration can have a hundred thousand, each with a path as long as it is.
+const FAULTS_MAX: usize = 1 << 20;
 
 /// What is wrong with a value, in the words of the real server.
 pub(crate) fn check(kind: Type<'_>, value: &Value, duplicates: Duplicates) -> Result<(), String> {
-    let mut faults = Vec::new();
-    visit(kind, value, duplicates, &mut faults);
-    let mut texts =
-        faults.into_iter().map(|Fault { path, what }| if path.is_empty() { what } else { format!("{path}: {what}") });
-    let Some(first) = texts.next() else { return Ok(()) };
-    let rest: Vec<String> = texts.collect();
-    if rest.is_empty() {
-        return Err(first);
+    let mut faults = Faults { texts: Vec::new(), bytes: 0, duplicates };
+    faults.visit(kind, value, &Place::Root);
+    match faults.texts.as_slice() {
+        [] => Ok(()),
+        [only] => Err(only.clone()),
+        many => Err(format!("errors:{}", many.iter().map(|text| format!("\n  {text}")).collect::<String>())),
     }
-    let lines: Vec<String> = std::iter::once(first).chain(rest).map(|text| format!("\n  {text}")).collect();
-    Err(format!("errors:{}", lines.concat()))
 }
 
-fn visit(kind: Type<'_>, value: &Value, duplicates: Duplicates, faults: &mut Vec<Fault>) {
-    let here = |what: String| Fault { path: String::new(), what };
-    match kind.choose(value) {
-        Choice::Scalar => faults.extend(scalar_fault(kind.scalar(), value).map(here)),
-        Choice::Nothing => faults.push(here("schema error: invalid atom: inlined".to_owned())),
-        Choice::List => match (kind.list(), value) {
-            (Some(list), Value::Array(items)) => visit_items(&list, items, duplicates, faults),
-            (_, Value::Null) => {}
-            _ => faults.push(here(format!("expected list, got &{{{}}}", go::plain(value)))),
-        },
-        Choice::Map | Choice::Open => match (kind.map(), value) {
-            (Some(map), Value::Object(members)) => visit_members(map, members, duplicates, faults),
-            (_, Value::Null) => {}
-            _ => faults.push(here(format!("expected map, got &{{{}}}", go::plain(value)))),
-        },
+/// Where a value stands, from where the check began; written out only where something is wrong.
+enum Place<'a> {
+    Root,
+    Field(&'a Self, &'a str),
+    Index(&'a Self, usize),
+    Item(&'a Self, &'a Identity<'a>),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Self::Index(parent, index) => write!(f, "{parent}[{index}]"),
+            Self::Item(parent, identity) => write!(f, "{parent}{}", identity.element()),
+        }
+    }
+}
+
+/// What is wrong.
+struct Faults {
+    texts: Vec<String>,
+    bytes: usize,
+    duplicates: Duplicates,
+}
+
+impl Faults {
+    fn is_full(&self) -> bool {
+        self.bytes >= FAULTS_MAX
+    }
+
+    fn add(&mut self, place: &Place<'_>, what: &str) {
+        if self.is_full() {
+            return;
+        }
+        let text = match place {
+            Place::Root => what.to_owned(),
+            _ => format!("{place}: {what}"),
+        };
+        self.bytes += text.len();
+        self.texts.push(text);
+    }
+
+    fn visit(&mut self, kind: Type<'_>, value: &Value, place: &Place<'_>) {
+        if self.is_full() {
+            return;
+        }
+        match kind.choose(value) {
+            Choice::Scalar => {
+                if let Some(fault) = scalar_fault(kind.scalar(), value) {
+                    self.add(place, &fault);
+                }
+            }
+            Choice::Nothing => self.add(place, "schema error: invalid atom: inlined"),
+            Choice::List => match (kind.list(), value) {
+                (Some(list), Value::Array(items)) => self.visit_items(&list, items, place),
+                (_, Value::Null) => {}
+                _ => self.add(place, &format!("expected list, got &{{{}}}", go::plain(value))),
+            },
+            Choice::Map | Choice::Open => match (kind.map(), value) {
+                (Some(map), Value::Object(members)) => self.visit_members(map, members, place),
+                (_, Value::Null) => {}
+                _ => self.add(place, &format!("expected map, got &{{{}}}", go::plain(value))),
+            },
+        }
+    }
+
+    fn visit_items(&mut self, list: &ListOf<'_>, items: &[Value], place: &Place<'_>) {
+        let mut seen = BTreeSet::new();
+        for (index, item) in items.iter().enumerate() {
+            if matches!(list.relation, Relation::Atomic) {
+                self.visit(list.item, item, &Place::Index(place, index));
+                continue;
+            }
+            let identity = match Identity::of(list, item) {
+                Ok(identity) => identity,
+                Err(why) => {
+                    self.add(place, &format!("element {index}: {why}"));
+                    return;
+                }
+            };
+            if self.duplicates == Duplicates::Refused && !seen.insert(identity.clone()) {
+                self.add(place, &format!("duplicate entries for key {}", identity.element()));
+            }
+            self.visit(list.item, item, &Place::Item(place, &identity));
+        }
+    }
+
+    fn visit_members(&mut self, map: MapType<'_>, members: &serde_json::Map<String, Value>, place: &Place<'_>) {
+        for (name, member) in members {
+            let place = Place::Field(place, name);
+            let kind = map.member(name).kind;
+            if matches!(kind, Type::Undeclared) {
+                self.add(&place, "field not declared in schema");
+                return;
+            }
+            self.visit(kind, member, &place);
+        }
     }
 }
 
@@ -69,55 +145,4 @@ fn scalar_fault(scalar: Scalar, value: &Value) -> Option<String> {
         Scalar::Boolean => format!("expected boolean, got &{{{}}}", go::plain(value)),
         Scalar::Untyped => format!("expected any scalar, got &{{{}}}", go::plain(value)),
     })
-}
-
-fn visit_items(list: &ListOf<'_>, items: &[Value], duplicates: Duplicates, faults: &mut Vec<Fault>) {
-    let mut seen = BTreeSet::new();
-    for (index, item) in items.iter().enumerate() {
-        let before = faults.len();
-        if matches!(list.relation, Relation::Atomic) {
-            visit(list.item, item, duplicates, faults);
-            prefix(faults, before, || Element::Index(i64::try_from(index).unwrap_or(i64::MAX)));
-            continue;
-        }
-        let identity = match Identity::of(list, item) {
-            Ok(identity) => identity,
-            Err(why) => {
-                faults.push(Fault { path: String::new(), what: format!("element {index}: {why}") });
-                return;
-            }
-        };
-        if duplicates == Duplicates::Refused && !seen.insert(identity.clone()) {
-            let what = format!("duplicate entries for key {}", identity.element());
-            faults.push(Fault { path: String::new(), what });
-        }
-        let before = faults.len();
-        visit(list.item, item, duplicates, faults);
-        prefix(faults, before, || identity.element());
-    }
-}
-
-fn visit_members(
-    map: MapType<'_>,
-    members: &serde_json::Map<String, Value>,
-    duplicates: Duplicates,
-    faults: &mut Vec<Fault>,
-) {
-    for (name, member) in members {
-        let kind = map.member(name).kind;
-        if matches!(kind, Type::Undeclared) {
-            faults.push(Fault { path: format!(".{name}"), what: "field not declared in schema".to_owned() });
-            return;
-        }
-        let before = faults.len();
-        visit(kind, member, duplicates, faults);
-        prefix(faults, before, || Element::field(name));
-    }
-}
-
-/// Puts a step before the paths of the faults that were found below it.
-fn prefix(faults: &mut [Fault], from: usize, element: impl Fn() -> Element) {
-    for fault in &mut faults[from..] {
-        fault.path = format!("{}{}", element(), fault.path);
-    }
 }

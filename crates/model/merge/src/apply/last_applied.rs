@@ -22,7 +22,7 @@ impl Endpoint<'_> {
     pub(super) fn check_last_applied(&self, live: &Value, conflicts: Conflicts) -> Result<(), ApplyError> {
         let Some(allowed) = self.last_applied(live) else { return Err(ApplyError::Conflict(conflicts)) };
         let rest = conflicts.outside(&allowed);
-        if rest.all().is_empty() { Ok(()) } else { Err(ApplyError::Conflict(rest)) }
+        if rest.is_empty() { Ok(()) } else { Err(ApplyError::Conflict(rest)) }
     }
 
     /// The fields that the annotation has and that are the same in the object.

@@ -70,9 +70,9 @@ impl Endpoint<'_> {
         managed: &ManagedFields,
         api_version: &str,
     ) -> Result<Value, String> {
-        let mut by_version: BTreeMap<&str, FieldSet> = BTreeMap::new();
+        let mut by_version: BTreeMap<&str, Vec<FieldSet>> = BTreeMap::new();
         for entry in managed.entries() {
-            by_version.entry(&entry.api_version).or_default().unite((*entry.fields).clone());
+            by_version.entry(&entry.api_version).or_default().push((*entry.fields).clone());
         }
         let first = by_version.remove(api_version).map(|fields| (api_version, fields));
         let (mut at, mut merged, mut pruned) = (api_version.to_owned(), merged.clone(), pruned);
@@ -84,7 +84,7 @@ impl Endpoint<'_> {
             });
             match both {
                 Ok((kind, converted, less)) => {
-                    pruned = add_back(kind, &converted, &less, fields);
+                    pruned = add_back(kind, &converted, &less, FieldSet::union_of(fields));
                     merged = converted;
                     version.clone_into(&mut at);
                 }

@@ -1,6 +1,6 @@
 //! Several versions of one kind: managers own fields by the names of the version they write in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use concert_schema::Schema;
@@ -99,7 +99,7 @@ impl<'a> Endpoint<'a> {
 
     /// Adapts what is booked to the schemas as they are now, and forgets who wrote in versions that are gone.
     pub(super) fn adapt(&self, live: &Value, managed: &mut ManagedFields) -> Result<(), String> {
-        let own = self.gvk.api_version();
+        let mut tried = BTreeSet::from([self.gvk.api_version()]);
         let mut failed = None;
         managed.entries_mut().retain_mut(|entry| {
             let kind = match self.kind_at(&entry.api_version) {
@@ -110,10 +110,12 @@ impl<'a> Endpoint<'a> {
                     return true;
                 }
             };
-            if entry.api_version != own
-                && let Err(Missing::Conversion(why)) = self.converted(live, &entry.api_version)
-            {
-                failed = Some(why);
+            // Once for a version, not for each of its managers.
+            if !tried.contains(&entry.api_version) {
+                tried.insert(entry.api_version.clone());
+                if let Err(Missing::Conversion(why)) = self.converted(live, &entry.api_version) {
+                    failed = Some(why);
+                }
             }
             if owned::needs_adapting(&entry.fields, kind) {
                 owned::adapt(Arc::make_mut(&mut entry.fields), kind);

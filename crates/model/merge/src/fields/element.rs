@@ -139,9 +139,65 @@ fn rank(value: &Value) -> u8 {
     }
 }
 
+/// By value, and exactly: an order that rounds integers where they meet floats is none, and what sorts by it panics.
 fn compare_numbers(left: &Number, right: &Number) -> Ordering {
     match (go::whole(left), go::whole(right)) {
         (Some(left), Some(right)) => left.cmp(&right),
-        _ => go::as_float(left).partial_cmp(&go::as_float(right)).unwrap_or(Ordering::Equal),
+        (Some(whole), None) => compare_mixed(whole, go::as_float(right)),
+        (None, Some(whole)) => compare_mixed(whole, go::as_float(left)).reverse(),
+        (None, None) => go::as_float(left).partial_cmp(&go::as_float(right)).unwrap_or(Ordering::Equal),
+    }
+}
+
+fn compare_mixed(whole: i64, float: f64) -> Ordering {
+    // One more than the largest.
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    if float >= END {
+        return Ordering::Less;
+    }
+    if float < -END {
+        return Ordering::Greater;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "it is within the bounds, and its fraction is looked at below")]
+    let cut = float.trunc() as i64;
+    let fraction = float.fract().partial_cmp(&0.0).unwrap_or(Ordering::Equal);
+    whole.cmp(&cut).then(fraction.reverse())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn numbers_are_ordered_by_what_they_are() {
+        let sorted = [
+            json!(-1e300),
+            json!(i64::MIN),
+            json!(-1.5),
+            json!(-1),
+            json!(-0.5),
+            json!(0),
+            json!(0.5),
+            json!(1),
+            json!(1.5),
+            json!(9_007_199_254_740_991_i64),
+            json!(9_007_199_254_740_992.0),
+            json!(9_007_199_254_740_993_i64),
+            json!(9_007_199_254_740_994.0),
+            json!(i64::MAX),
+            json!(9_223_372_036_854_775_808.0),
+            json!(u64::MAX),
+            json!(1e300),
+        ];
+        for (at, left) in sorted.iter().enumerate() {
+            for (place, right) in sorted.iter().enumerate() {
+                assert_eq!(compare_values(left, right), at.cmp(&place), "{left} and {right}");
+            }
+        }
+        assert!(compare_values(&json!(1), &json!(1.0)).is_eq());
+        assert!(compare_values(&json!(0), &json!(-0.0)).is_eq());
+        assert!(compare_values(&json!(9_007_199_254_740_992_i64), &json!(9_007_199_254_740_992.0)).is_eq());
+        assert!(compare_values(&json!(i64::MIN), &json!(-9_223_372_036_854_775_808.0)).is_eq());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Number, Value};
 
-use super::{Element, FieldSet, Node};
+use super::{Element, FieldSet, Node, compare_values};
 
 /// A value is not a set of fields; says what the matter is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,11 +93,14 @@ fn keys(members: Map<String, Value>) -> Arc<[(Arc<str>, Value)]> {
     keys.into()
 }
 
-/// The real server reads every number of a stored set as a float: its messages show it.
+/// The real server reads every number of a stored set as a float: its messages show it. An integer that no float is
+/// stays what it is, or it would be another item.
 fn with_floats(value: Value) -> Value {
     match value {
         Value::Number(number) => {
-            number.as_f64().and_then(Number::from_f64).map_or(Value::Number(number), Value::Number)
+            let float = number.as_f64().and_then(Number::from_f64).map(Value::Number);
+            let number = Value::Number(number);
+            float.filter(|float| compare_values(float, &number).is_eq()).unwrap_or(number)
         }
         Value::Array(items) => Value::Array(items.into_iter().map(with_floats).collect()),
         Value::Object(members) => {

@@ -3,9 +3,12 @@
 //! A scale is another object with another name for the number of replicas. Who owns that number in one owns it in the
 //! other.
 
+use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-use super::{Entry, ManagedFields};
+use concert_api::Time;
+
+use super::{Entry, Identity, ManagedFields};
 use crate::FieldSet;
 
 /// The version of all scales.
@@ -44,27 +47,29 @@ impl ManagedFields {
     /// there does not own it here. New owners have no time, as in the real server.
     #[must_use]
     pub fn from_scale(&self, scale: &Self, api_version: &str, paths: &[ReplicasPath<'_>]) -> Self {
-        let mut rest: Vec<&Entry> = scale.entries.iter().collect();
+        let mut rest: HashMap<Identity<'_>, &Entry> =
+            scale.entries.iter().map(|entry| (entry.identity(), entry)).collect();
         let mut object = Self::default();
         for entry in &self.entries {
             let Some(path) = path_at(paths, &entry.api_version) else { continue };
             let mut kept = entry.clone();
             if let Some(path) = path.filter(|path| entry.fields.meets(path)) {
-                match rest.iter().position(|other| other.identity() == entry.identity()) {
-                    Some(at) => drop(rest.remove(at)),
-                    None => kept.lose(path),
+                if rest.remove(&entry.identity()).is_none() {
+                    kept.lose(path);
                 }
             }
             object.entries.push(kept);
         }
         object.drop_empty();
-        rest.retain(|entry| entry.fields.meets(&REPLICAS));
+        rest.retain(|_, entry| entry.fields.meets(&REPLICAS));
         // Who is on both sides only now is overwritten, with all it owned: so does the real server.
-        object.entries.retain(|kept| rest.iter().all(|entry| entry.identity() != kept.identity()));
+        object.entries.retain(|kept| !rest.contains_key(&kept.identity()));
+        let times: HashMap<Identity<'_>, Option<Time>> =
+            self.entries.iter().map(|entry| (entry.identity(), entry.time)).collect();
         let path = path_at(paths, api_version).flatten();
-        for entry in rest {
+        for (identity, entry) in rest {
             let Some(path) = path else { continue };
-            let time = self.position(&entry.identity()).and_then(|at| self.entries[at].time);
+            let time = times.get(&identity).copied().flatten();
             let fields = Arc::new(path.clone());
             object.entries.push(Entry { api_version: api_version.to_owned(), time, fields, ..entry.clone() });
         }

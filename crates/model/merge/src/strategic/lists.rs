@@ -92,17 +92,15 @@ pub(super) fn shuffled(mut items: Vec<Value>) -> Vec<Value> {
 /// How Go's slice of maps looks after a patch was merged into it: items are deleted from it and added to it while it
 /// still serves as the order to keep.
 pub(super) fn reused(original: &[Value], patch: &[Value], merge_key: &str) -> Vec<Value> {
-    let mut slots = original.to_vec();
-    if slots.len().max(patch.len()) > REUSED_MAX {
-        return slots;
+    if original.len().max(patch.len()) > REUSED_MAX {
+        return original.to_vec();
     }
+    let mut slots: Vec<&Value> = original.iter().collect();
     let mut length = slots.len();
     let is_deleted = |item: &&Value| item.get(DIRECTIVE).is_some_and(|word| word == DELETE);
     for deleted in patch.iter().filter(is_deleted).filter_map(|item| item.get(merge_key)) {
         while let Some(at) = slots[..length].iter().position(|item| item.get(merge_key) == Some(deleted)) {
-            for slot in at + 1..length {
-                slots[slot - 1] = slots[slot].clone();
-            }
+            slots.copy_within(at + 1..length, at);
             length -= 1;
         }
     }
@@ -111,10 +109,10 @@ pub(super) fn reused(original: &[Value], patch: &[Value], merge_key: &str) -> Ve
             continue;
         }
         let Some(slot) = slots.get_mut(length) else { break };
-        *slot = item.clone();
+        *slot = item;
         length += 1;
     }
-    slots
+    slots.into_iter().cloned().collect()
 }
 
 /// What `$deleteFromPrimitiveList` leaves.

@@ -85,7 +85,7 @@ fn check_rules(object: &Value, namespaced: bool, errors: &mut FieldErrors) {
             errors.push(FieldError::required(path("resources"), "resource rules must supply at least one resource"));
         }
     }
-    errors.append(&mut verbs);
+    errors.extend(verbs);
 }
 
 /// What is wrong with a label selector as it stands in objects.

@@ -3,6 +3,7 @@
 use concert_api::{FieldError, FieldErrors, Time, names};
 use serde_json::Value;
 
+use super::path::Path;
 use super::{Additional, Kind, Node, Schema, member_path};
 use crate::builtin::quantity;
 use crate::meta;
@@ -20,7 +21,7 @@ pub(super) fn custom_fault(schema: &Schema, object: &Value) -> Option<String> {
         return Some(fault);
     }
     let mut found = None;
-    visit_embedded(schema, object, "", &mut |path, resource| {
+    visit_embedded(schema, object, &Path::TOP, &mut |path, resource| {
         if found.is_none() {
             found = embedded_fault(path, resource);
         }
@@ -28,7 +29,7 @@ pub(super) fn custom_fault(schema: &Schema, object: &Value) -> Option<String> {
     found
 }
 
-fn embedded_fault(path: &str, resource: &Value) -> Option<String> {
+fn embedded_fault(path: &Path<'_>, resource: &Value) -> Option<String> {
     for name in ["apiVersion", "kind"] {
         let value = resource.get(name).filter(|value| !value.is_string());
         if let Some(value) = value {
@@ -49,23 +50,24 @@ fn metadata_fault(metadata: &Value) -> Option<String> {
 /// What is wrong with the identity and the metadata of embedded objects.
 pub(super) fn embedded_errors(schema: &Schema, object: &Value) -> FieldErrors {
     let mut errors = FieldErrors::new();
-    visit_embedded(schema, object, "", &mut |path, resource| check_embedded(path, resource, &mut errors));
+    visit_embedded(schema, object, &Path::TOP, &mut |path, resource| check_embedded(path, resource, &mut errors));
     errors
 }
 
 /// What is wrong with the identity and the metadata of a default at a place, and of the embedded objects inside.
 pub(super) fn default_errors(schema: &Schema, default: &Value, is_resource: bool, path: &str) -> FieldErrors {
     let mut errors = FieldErrors::new();
+    let path = Path::Root(path);
     if is_resource && default.is_object() {
-        check_embedded(path, default, &mut errors);
+        check_embedded(&path, default, &mut errors);
     }
-    visit_embedded(schema, default, path, &mut |path, resource| check_embedded(path, resource, &mut errors));
+    visit_embedded(schema, default, &path, &mut |path, resource| check_embedded(path, resource, &mut errors));
     errors
 }
 
 /// Visits every embedded object inside (not the object itself).
-fn visit_embedded(schema: &Schema, value: &Value, path: &str, visit: &mut dyn FnMut(&str, &Value)) {
-    let mut enter = |schema: &Schema, value: &Value, path: &str| {
+fn visit_embedded(schema: &Schema, value: &Value, path: &Path<'_>, visit: &mut dyn FnMut(&Path<'_>, &Value)) {
+    let mut enter = |schema: &Schema, value: &Value, path: &Path<'_>| {
         if schema.is_embedded_resource() && value.is_object() {
             visit(path, value);
         }
@@ -75,21 +77,24 @@ fn visit_embedded(schema: &Schema, value: &Value, path: &str, visit: &mut dyn Fn
         Value::Object(members) => {
             for (name, member) in members {
                 if let Some(schema) = schema.member(name) {
-                    enter(schema, member, &member_path(path, name));
+                    enter(schema, member, &Path::Member(path, name));
                 }
             }
         }
         Value::Array(items) => {
             let Some(schema) = schema.items() else { return };
             for (index, item) in items.iter().enumerate() {
-                enter(schema, item, &format!("{path}[{index}]"));
+                enter(schema, item, &Path::Item(path, index));
             }
         }
         _ => {}
     }
 }
 
-fn check_embedded(path: &str, resource: &Value, errors: &mut FieldErrors) {
+fn check_embedded(path: &Path<'_>, resource: &Value, errors: &mut FieldErrors) {
+    if errors.is_full() {
+        return;
+    }
     match resource["apiVersion"].as_str().unwrap_or_default() {
         "" => errors.push(FieldError::required(format!("{path}.apiVersion"), "")),
         version if version.matches('/').count() > 1 => {

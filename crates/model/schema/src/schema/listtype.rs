@@ -5,15 +5,16 @@ use std::collections::BTreeMap;
 use concert_api::{Fault, FieldError, FieldErrors};
 use serde_json::{Map, Value};
 
-use super::{ListType, Schema, member_path};
+use super::path::Path;
+use super::{ListType, Schema};
 
 /// Reports each repeated item once, where it is repeated first.
-pub(super) fn check(schema: &Schema, value: &Value, path: &str, errors: &mut FieldErrors) {
+pub(super) fn check(schema: &Schema, value: &Value, path: &Path<'_>, errors: &mut FieldErrors) {
     match value {
         Value::Object(members) => {
             for (name, member) in members {
                 if let Some(schema) = schema.member(name) {
-                    check(schema, member, &member_path(path, name), errors);
+                    check(schema, member, &Path::Member(path, name), errors);
                 }
             }
         }
@@ -21,14 +22,14 @@ pub(super) fn check(schema: &Schema, value: &Value, path: &str, errors: &mut Fie
             check_list(schema, items, path, errors);
             let Some(child) = schema.items() else { return };
             for (index, item) in items.iter().enumerate() {
-                check(child, item, &format!("{path}[{index}]"), errors);
+                check(child, item, &Path::Item(path, index), errors);
             }
         }
         _ => {}
     }
 }
 
-fn check_list(schema: &Schema, items: &[Value], path: &str, errors: &mut FieldErrors) {
+fn check_list(schema: &Schema, items: &[Value], path: &Path<'_>, errors: &mut FieldErrors) {
     let identity: &dyn Fn(&Value) -> Option<Value> = match schema.list_type() {
         Some(ListType::Set) => &|item| Some(item.clone()),
         Some(ListType::Map(keys)) => &|item| keys_of(item, keys),
@@ -39,9 +40,9 @@ fn check_list(schema: &Schema, items: &[Value], path: &str, errors: &mut FieldEr
         let Some(identity) = identity(item) else { continue };
         match seen.get_mut(&identity.to_string()) {
             Some(reported) => {
-                if !*reported {
+                if !*reported && !errors.is_full() {
                     *reported = true;
-                    errors.push(FieldError::new(format!("{path}[{index}]"), Fault::Duplicate(identity), ""));
+                    errors.push(FieldError::new(&Path::Item(path, index), Fault::Duplicate(identity), ""));
                 }
             }
             None => drop(seen.insert(identity.to_string(), false)),

@@ -3,6 +3,8 @@
 use concert_api::{FieldError, FieldErrors};
 use serde_json::Value;
 
+use super::path::Path;
+
 /// Beyond it, not every integer is a JSON number.
 const SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
 
@@ -27,7 +29,7 @@ impl Bounds {
         }
     }
 
-    pub(super) fn check(&self, value: &Value, path: &str, errors: &mut FieldErrors) {
+    pub(super) fn check(&self, value: &Value, path: &Path<'_>, errors: &mut FieldErrors) {
         let integer = value.as_i64();
         let Some(number) = value.as_f64() else { return };
         let bound = |bound: f64| if integer.is_some() { bound.trunc() } else { bound };
@@ -55,7 +57,7 @@ impl Bounds {
     }
 }
 
-fn check_multiple(value: &Value, number: f64, factor: f64, path: &str, errors: &mut FieldErrors) {
+fn check_multiple(value: &Value, number: f64, factor: f64, path: &Path<'_>, errors: &mut FieldErrors) {
     if factor <= 0.0 {
         let detail = format!("factor MultipleOf declared for {path} must be positive: {}", plain(factor));
         errors.push(FieldError::invalid(path, shown(&Value::from(factor)), detail));

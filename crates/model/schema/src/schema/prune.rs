@@ -3,39 +3,45 @@
 use concert_api::Time;
 use serde_json::Value;
 
-use super::{Additional, Kind, Schema, member_path};
+use super::path::Path;
+use super::{Additional, Kind, Schema};
 use crate::meta;
 
+/// What a strict reader of built-in kinds tells, as in the real server.
+const STRICT_MAX: usize = 100;
+/// Bytes of the paths that are told: a long name may stand in every one of them.
+const PATHS_MAX: usize = 1 << 20;
 /// Every object has them.
 const OF_EVERY_OBJECT: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// Prunes an object, then drops the nulls that mean nothing.
 pub(super) fn object(schema: &Schema, object: &mut Value) -> Vec<String> {
     let mut unknown = Unknown::default();
-    prune(schema, object, true, "", &mut unknown);
+    prune(schema, object, true, &Path::TOP, &mut unknown);
     drop_nulls(schema, object, Nulls::Drop);
     unknown.told()
 }
 
 /// Prunes an object that a configuration was applied to: its nulls stay.
 pub(super) fn applied(schema: &Schema, object: &mut Value) {
-    prune(schema, object, true, "", &mut Unknown::default());
+    prune(schema, object, true, &Path::TOP, &mut Unknown::default());
 }
 
 /// Prunes an object that is decoded into a Go struct.
 pub(super) fn structure(schema: &Schema, object: &mut Value) -> Vec<String> {
     let mut unknown = Unknown::default();
-    prune(schema, object, true, "", &mut unknown);
+    prune(schema, object, true, &Path::TOP, &mut unknown);
     drop_nulls(schema, object, Nulls::Zero);
     let mut all = unknown.told();
     all.sort_unstable();
+    all.truncate(STRICT_MAX);
     all
 }
 
 /// Whether a value has no unknown members.
 pub(super) fn is_pruned(schema: &Schema, value: &Value, is_resource: bool) -> bool {
     let mut unknown = Unknown::default();
-    prune(schema, &mut value.clone(), is_resource, "", &mut unknown);
+    prune(schema, &mut value.clone(), is_resource, &Path::TOP, &mut unknown);
     unknown.told().is_empty()
 }
 
@@ -45,9 +51,21 @@ struct Unknown {
     members: Vec<String>,
     /// In metadata, the object's own and that of embedded ones.
     metadata: Vec<String>,
+    /// Whether what is found is in metadata.
+    in_metadata: bool,
+    /// Bytes of all paths.
+    bytes: usize,
 }
 
 impl Unknown {
+    fn note(&mut self, path: &Path<'_>) {
+        if self.bytes < PATHS_MAX {
+            let path = path.to_string();
+            self.bytes += path.len();
+            if self.in_metadata { self.metadata.push(path) } else { self.members.push(path) }
+        }
+    }
+
     /// The object's own metadata first, then all else, then the metadata of embedded objects; each part sorted.
     fn told(mut self) -> Vec<String> {
         self.members.sort_unstable();
@@ -58,11 +76,11 @@ impl Unknown {
     }
 }
 
-fn prune(schema: &Schema, value: &mut Value, resource: bool, path: &str, unknown: &mut Unknown) {
+fn prune(schema: &Schema, value: &mut Value, resource: bool, path: &Path<'_>, unknown: &mut Unknown) {
     let node = schema.node();
     match value {
         Value::Object(members) => members.retain(|name, member| {
-            let path = member_path(path, name);
+            let path = Path::Member(path, name);
             if resource && OF_EVERY_OBJECT.contains(&name.as_str()) {
                 return name != "metadata" || keep_metadata(member, &path, unknown);
             }
@@ -75,7 +93,7 @@ fn prune(schema: &Schema, value: &mut Value, resource: bool, path: &str, unknown
                 Additional::Any | Additional::Never => {}
                 Additional::Unsaid if node.preserve => {}
                 Additional::Unsaid => {
-                    unknown.members.push(path);
+                    unknown.note(&path);
                     return false;
                 }
             }
@@ -84,7 +102,7 @@ fn prune(schema: &Schema, value: &mut Value, resource: bool, path: &str, unknown
         Value::Array(items) => {
             let Some(schema) = &node.items else { return };
             for (index, item) in items.iter_mut().enumerate() {
-                prune(schema, item, schema.node().embedded, &format!("{path}[{index}]"), unknown);
+                prune(schema, item, schema.node().embedded, &Path::Item(path, index), unknown);
             }
         }
         Value::String(text) => {
@@ -104,10 +122,10 @@ fn prune(schema: &Schema, value: &mut Value, resource: bool, path: &str, unknown
 
 /// Metadata is decoded into a struct and back: what the struct does not know, and what is empty, is gone. That of
 /// embedded objects is there afterwards even if it was null.
-fn keep_metadata(metadata: &mut Value, path: &str, unknown: &mut Unknown) -> bool {
-    let mut inside = Unknown::default();
-    prune(meta::schema(), metadata, false, path, &mut inside);
-    unknown.metadata.append(&mut inside.members);
+fn keep_metadata(metadata: &mut Value, path: &Path<'_>, unknown: &mut Unknown) -> bool {
+    unknown.in_metadata = true;
+    prune(meta::schema(), metadata, false, path, unknown);
+    unknown.in_metadata = false;
     drop_nulls(meta::schema(), metadata, Nulls::Zero);
     if let Value::Object(members) = metadata {
         members.retain(|_, member| match member {
@@ -118,7 +136,8 @@ fn keep_metadata(metadata: &mut Value, path: &str, unknown: &mut Unknown) -> boo
             _ => true,
         });
     }
-    if metadata.is_null() && path != "metadata" {
+    let is_own = matches!(path, Path::Member(parent, _) if parent.is_empty());
+    if metadata.is_null() && !is_own {
         *metadata = Value::Object(serde_json::Map::new());
     }
     !metadata.is_null()

@@ -378,7 +378,7 @@ pub(super) fn check_defaults(source: &Value, schema: &Schema, path: &str, root: 
         } else if !identity.is_empty() {
             errors.extend(identity);
         } else {
-            errors.extend(validate::errors(schema, default, None, "").into_iter().map(|mut error| {
+            errors.extend(validate::errors(schema, default, None).into_iter().map(|mut error| {
                 let inside = if error.field == "<nil>" { "" } else { error.field.as_str() };
                 error.field = super::member_path(&field, inside).trim_end_matches('.').to_owned();
                 error

@@ -3,7 +3,8 @@
 use concert_api::{Fault, FieldError, FieldErrors, quoted};
 use serde_json::{Map, Value};
 
-use super::{Additional, Kind, Node, Schema, listtype, member_path, number, unplaced};
+use super::path::Path;
+use super::{Additional, Kind, Node, Schema, listtype, number, unplaced};
 
 /// What a judgement found.
 #[derive(Default)]
@@ -13,15 +14,15 @@ struct Verdict {
     seen: usize,
 }
 
-/// What is wrong with a value at a path. Parts that are equal in `old` are not judged.
-pub(super) fn errors(schema: &Schema, value: &Value, old: Option<&Value>, path: &str) -> FieldErrors {
+/// What is wrong with a value. Parts that are equal in `old` are not judged.
+pub(super) fn errors(schema: &Schema, value: &Value, old: Option<&Value>) -> FieldErrors {
     let mut verdict = Verdict::default();
-    judge(schema, value, old, path, &mut verdict);
+    judge(schema, value, old, &Path::TOP, &mut verdict);
     verdict.errors
 }
 
-fn judge(schema: &Schema, value: &Value, old: Option<&Value>, path: &str, verdict: &mut Verdict) {
-    if old.is_some_and(|old| listtype::unchanged(schema, value, old)) {
+fn judge(schema: &Schema, value: &Value, old: Option<&Value>, path: &Path<'_>, verdict: &mut Verdict) {
+    if verdict.errors.is_full() || old.is_some_and(|old| listtype::unchanged(schema, value, old)) {
         return;
     }
     verdict.seen += 1;
@@ -44,7 +45,7 @@ fn judge(schema: &Schema, value: &Value, old: Option<&Value>, path: &str, verdic
     }
 }
 
-fn check_type(node: &Node, value: &Value, path: &str, errors: &mut FieldErrors) {
+fn check_type(node: &Node, value: &Value, path: &Path<'_>, errors: &mut FieldErrors) {
     let expected = match (node.kind, node.int_or_string) {
         (None, false) => return,
         (None, true) => "integer,string",
@@ -78,7 +79,7 @@ fn type_name(value: &Value) -> &'static str {
     }
 }
 
-fn check_text(node: &Node, text: &str, path: &str, errors: &mut FieldErrors) {
+fn check_text(node: &Node, text: &str, path: &Path<'_>, errors: &mut FieldErrors) {
     if let Some(error) = text_error(node, text, path) {
         errors.push(error);
     }
@@ -91,7 +92,7 @@ fn check_text(node: &Node, text: &str, path: &str, errors: &mut FieldErrors) {
 }
 
 /// The first rule a text breaks; the others are not told.
-fn text_error(node: &Node, text: &str, path: &str) -> Option<FieldError> {
+fn text_error(node: &Node, text: &str, path: &Path<'_>) -> Option<FieldError> {
     if !matches!(node.kind, Some(Kind::String) | None) {
         return None;
     }
@@ -107,7 +108,7 @@ fn text_error(node: &Node, text: &str, path: &str) -> Option<FieldError> {
     Some(FieldError::invalid(path, text, format!("{path} in body should match '{}'", pattern.text)))
 }
 
-fn check_number(node: &Node, value: &Value, path: &str, errors: &mut FieldErrors) {
+fn check_number(node: &Node, value: &Value, path: &Path<'_>, errors: &mut FieldErrors) {
     let integer = node.kind == Some(Kind::Integer);
     let fits = match &*node.format_name {
         "int32" if integer => value.as_i64().is_some_and(|number| i32::try_from(number).is_ok()),
@@ -129,12 +130,12 @@ fn check_number(node: &Node, value: &Value, path: &str, errors: &mut FieldErrors
     node.limits().bounds.check(value, path, errors);
 }
 
-fn check_items(schema: &Schema, items: &[Value], old: Option<&Value>, path: &str, verdict: &mut Verdict) {
+fn check_items(schema: &Schema, items: &[Value], old: Option<&Value>, path: &Path<'_>, verdict: &mut Verdict) {
     let node = schema.node();
     if let Some(child) = &node.items {
         let counterparts = listtype::Counterparts::new(schema, old);
         for (index, item) in items.iter().enumerate() {
-            judge(child, item, counterparts.of(item), &format!("{path}[{index}]"), verdict);
+            judge(child, item, counterparts.of(item), &Path::Item(path, index), verdict);
         }
     }
     let count = size(items.len());
@@ -147,7 +148,7 @@ fn check_items(schema: &Schema, items: &[Value], old: Option<&Value>, path: &str
     }
 }
 
-fn check_choices(node: &Node, value: &Value, path: &str, errors: &mut FieldErrors) {
+fn check_choices(node: &Node, value: &Value, path: &Path<'_>, errors: &mut FieldErrors) {
     let same = |choice: &Value| choice == value || (choice.is_number() && choice.as_f64() == value.as_f64());
     if node.limits().choices.is_empty() || node.limits().choices.iter().any(same) {
         return;
@@ -159,7 +160,13 @@ fn check_choices(node: &Node, value: &Value, path: &str, errors: &mut FieldError
     errors.push(FieldError::new(path, Fault::NotSupported(value.clone(), choices.collect()), ""));
 }
 
-fn check_members(node: &Node, members: &Map<String, Value>, old: Option<&Value>, path: &str, verdict: &mut Verdict) {
+fn check_members(
+    node: &Node,
+    members: &Map<String, Value>,
+    old: Option<&Value>,
+    path: &Path<'_>,
+    verdict: &mut Verdict,
+) {
     let count = size(members.len());
     if let Some(least) = node.limits().sizes.min_properties.filter(|least| count < *least) {
         let detail = format!("{path} in body should have at least {least} properties");
@@ -169,10 +176,10 @@ fn check_members(node: &Node, members: &Map<String, Value>, old: Option<&Value>,
         verdict.errors.push(too_many(path, members.len(), most));
     }
     for name in node.required.iter().filter(|name| !members.contains_key(*name)) {
-        verdict.errors.push(FieldError::required(member_path(path, name), ""));
+        verdict.errors.push(FieldError::required(&Path::Member(path, name), ""));
     }
     for (name, member) in members {
-        let member_path = member_path(path, name);
+        let member_path = Path::Member(path, name);
         let old = old.and_then(|old| old.get(name));
         match (node.properties.get(name), &node.additional) {
             (Some(schema), _) | (None, Additional::Schema(schema)) => {
@@ -187,7 +194,7 @@ fn check_members(node: &Node, members: &Map<String, Value>, old: Option<&Value>,
     }
 }
 
-fn check_alternatives(node: &Node, value: &Value, path: &str, verdict: &mut Verdict) {
+fn check_alternatives(node: &Node, value: &Value, path: &Path<'_>, verdict: &mut Verdict) {
     let judged = |schema: &Schema| {
         let mut verdict = Verdict::default();
         judge(schema, value, None, path, &mut verdict);
@@ -196,14 +203,14 @@ fn check_alternatives(node: &Node, value: &Value, path: &str, verdict: &mut Verd
     if !node.limits().any_of.is_empty() {
         let verdicts: Vec<Verdict> = node.limits().any_of.iter().map(judged).collect();
         if verdicts.iter().all(|one| !one.errors.is_empty()) {
-            verdict.errors.push(unplaced(format!("{path:?} must validate at least one schema (anyOf)")));
+            verdict.errors.push(unplaced(format!("{:?} must validate at least one schema (anyOf)", path.to_string())));
             verdict.errors.extend(best(verdicts));
         }
     }
     if !node.limits().one_of.is_empty() {
         let verdicts: Vec<Verdict> = node.limits().one_of.iter().map(judged).collect();
         let valid = verdicts.iter().filter(|one| one.errors.is_empty()).count();
-        let only = format!("{path:?} must validate one and only one schema (oneOf).");
+        let only = format!("{:?} must validate one and only one schema (oneOf).", path.to_string());
         if valid == 0 {
             verdict.errors.push(unplaced(format!("{only} Found none valid")));
             verdict.errors.extend(best(verdicts));
@@ -215,10 +222,10 @@ fn check_alternatives(node: &Node, value: &Value, path: &str, verdict: &mut Verd
     if !failed.is_empty() {
         let none = if failed.len() == node.limits().all_of.len() { ". None validated" } else { "" };
         verdict.errors.extend(failed.into_iter().flat_map(|one| one.errors));
-        verdict.errors.push(unplaced(format!("{path:?} must validate all the schemas (allOf){none}")));
+        verdict.errors.push(unplaced(format!("{:?} must validate all the schemas (allOf){none}", path.to_string())));
     }
     if node.limits().not.as_ref().is_some_and(|not| judged(not).errors.is_empty()) {
-        verdict.errors.push(unplaced(format!("{path:?} must not validate the schema (not)")));
+        verdict.errors.push(unplaced(format!("{:?} must not validate the schema (not)", path.to_string())));
     }
 }
 
@@ -233,7 +240,7 @@ fn best(verdicts: Vec<Verdict>) -> FieldErrors {
     best.errors
 }
 
-fn too_many(path: &str, count: usize, most: i64) -> FieldError {
+fn too_many(path: &Path<'_>, count: usize, most: i64) -> FieldError {
     FieldError::new(path, Fault::TooMany(count), format!("must have at most {most} items"))
 }
 

@@ -8,7 +8,7 @@ const MATCH: &str = "resourceVersionMatch";
 
 /// Checks the options of a list.
 pub(crate) fn check_list(query: &Query) -> Result<(), Status> {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let wanted = query.version_match.as_str();
     if !wanted.is_empty() {
         if query.resource_version.is_empty() {
@@ -32,7 +32,7 @@ pub(crate) fn check_list(query: &Query) -> Result<(), Status> {
 
 /// Checks the options of a watch.
 pub(crate) fn check_watch(query: &Query) -> Result<(), Status> {
-    let mut errors = Vec::new();
+    let mut errors = FieldErrors::new();
     let wanted = query.version_match.as_str();
     if query.initial_events.is_some() && wanted != "NotOlderThan" {
         errors.push(forbidden("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));

@@ -1,11 +1,14 @@
 //! Running rules on an object.
 
+use std::cell::OnceCell;
+
 use concert_api::{Fault, FieldError, FieldErrors};
 use concert_cel::{Budget, Declared, Program, RunError};
 use serde_json::Value;
 
 use super::{Compiled, OLD_SELF, Rule, SELF, compiled};
 use crate::schema::listtype::{self, Counterparts};
+use crate::schema::path::Path;
 use crate::schema::{Additional, Kind, Schema};
 
 /// What all rules may cost on one object.
@@ -27,25 +30,26 @@ pub(in crate::schema) fn judge(
     if !schema.has_rules() {
         return Vec::new();
     }
-    if errors.iter().any(blocks) {
+    if errors.is_full() || errors.iter().any(blocks) {
         let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
         errors.push(FieldError::invalid("<nil>", Value::Null, detail));
         return Vec::new();
     }
-    let mut judge = Judge { left: OBJECT_BUDGET, errors: FieldErrors::new(), warnings: Vec::new() };
-    let at = Place { value: object, old, was: old, parent: None, root: true };
+    let mut judge = Judge::new();
+    let at = Place { schema, value: object, old, was: old, same: OnceCell::new(), parent: None, root: true };
     // A spent budget is told by an error already.
-    let _ = judge.visit(schema, &at, "");
+    let _ = judge.visit(&at, &Path::TOP);
     errors.extend(judge.errors);
-    judge.warnings
+    judge.forgiven.iter().map(ToString::to_string).collect()
 }
 
 /// Runs the rules of a default, as it would be before and after.
 pub(in crate::schema) fn judge_default(schema: &Schema, default: &Value, path: &str) -> FieldErrors {
     let run = |old: Option<&Value>| {
-        let mut judge = Judge { left: OBJECT_BUDGET, errors: FieldErrors::new(), warnings: Vec::new() };
-        let at = Place { value: default, old, was: None, parent: None, root: schema.node().embedded };
-        let _ = judge.visit(schema, &at, path);
+        let mut judge = Judge::new();
+        let root = schema.node().embedded;
+        let at = Place { schema, value: default, old, was: None, same: OnceCell::new(), parent: None, root };
+        let _ = judge.visit(&at, &Path::Root(path));
         judge.errors
     };
     let errors = run(Some(default));
@@ -67,13 +71,16 @@ fn blocks(error: &FieldError) -> bool {
 
 /// A value, what it was, and what it is compared with to forgive what has not changed.
 struct Place<'v> {
+    schema: &'v Schema,
     value: &'v Value,
     /// What rules call `oldSelf`.
     old: Option<&'v Value>,
     /// What it was, where that can be told.
     was: Option<&'v Value>,
+    /// Whether it is what it was; asked at most once, because many rules may break in one place.
+    same: OnceCell<bool>,
     /// The nearest ancestor that can be told, if this cannot.
-    parent: Option<(&'v Schema, &'v Value, &'v Value)>,
+    parent: Option<&'v Place<'v>>,
     root: bool,
 }
 
@@ -83,81 +90,73 @@ struct Spent;
 struct Judge {
     left: u64,
     errors: FieldErrors,
-    warnings: Vec<String>,
+    /// What was wrong before.
+    forgiven: FieldErrors,
 }
 
 impl Judge {
-    fn visit<'v>(&mut self, schema: &'v Schema, place: &Place<'v>, path: &str) -> Result<(), Spent> {
-        if place.value.is_null() {
-            return Ok(());
-        }
-        if !schema.has_rules() {
+    fn new() -> Self {
+        Self { left: OBJECT_BUDGET, errors: FieldErrors::new(), forgiven: FieldErrors::new() }
+    }
+
+    fn visit(&mut self, place: &Place<'_>, path: &Path<'_>) -> Result<(), Spent> {
+        let schema = place.schema;
+        if place.value.is_null() || !schema.has_rules() {
             return Ok(());
         }
         let compiled = compiled(schema, place.root || schema.node().embedded);
         if !compiled.rules.is_empty() {
-            self.run_rules(compiled, schema, place, path)?;
+            self.run_rules(compiled, place, path)?;
         }
         match place.value {
-            Value::Array(items) => self.visit_items(schema, items, place, path),
-            Value::Object(_) => self.visit_members(schema, place, path),
+            Value::Array(items) => self.visit_items(items, place, path),
+            Value::Object(_) => self.visit_members(place, path),
             _ => Ok(()),
         }
     }
 
-    fn visit_items<'v>(
-        &mut self,
-        schema: &'v Schema,
-        items: &'v [Value],
-        place: &Place<'v>,
-        path: &str,
-    ) -> Result<(), Spent> {
-        let Some(child) = schema.items() else { return Ok(()) };
-        let (olds, wases) = (Counterparts::new(schema, place.old), Counterparts::new(schema, place.was));
+    fn visit_items(&mut self, items: &[Value], place: &Place<'_>, path: &Path<'_>) -> Result<(), Spent> {
+        let Some(schema) = place.schema.items() else { return Ok(()) };
+        let (olds, wases) = (Counterparts::new(place.schema, place.old), Counterparts::new(place.schema, place.was));
         for (index, item) in items.iter().enumerate() {
             let (old, was) = (olds.of(item), wases.of(item));
-            let below = Place { value: item, old, was, parent: self.ancestor(schema, place), root: false };
-            self.visit(child, &below, &format!("{path}[{index}]"))?;
+            let parent = place.nearest();
+            let below = Place { schema, value: item, old, was, same: OnceCell::new(), parent, root: false };
+            self.visit(&below, &Path::Item(path, index))?;
         }
         Ok(())
     }
 
-    fn visit_members<'v>(&mut self, schema: &'v Schema, place: &Place<'v>, path: &str) -> Result<(), Spent> {
-        let node = schema.node();
+    fn visit_members(&mut self, place: &Place<'_>, path: &Path<'_>) -> Result<(), Spent> {
+        let node = place.schema.node();
         let members = place.value.as_object().into_iter().flatten();
         for (name, member) in members {
-            let (child, at) = match (node.properties.get(name), &node.additional) {
-                (Some(child), _) if path.is_empty() => (child, name.clone()),
-                (Some(child), _) => (child, format!("{path}.{name}")),
-                (None, Additional::Schema(child)) => (child, format!("{path}[{name}]")),
+            let (schema, at) = match (node.properties.get(name), &node.additional) {
+                (Some(schema), _) => (schema, Path::Member(path, name)),
+                (None, Additional::Schema(schema)) => (schema, Path::Entry(path, name)),
                 (None, Additional::Unsaid | Additional::Any | Additional::Never) => continue,
             };
-            let get = |from: Option<&'v Value>| from.and_then(|from| from.get(name)).filter(|from| !from.is_null());
+            let of_old = place.old.and_then(|old| old.get(name)).filter(|old| !old.is_null());
+            let of_was = place.was.and_then(|was| was.get(name)).filter(|was| !was.is_null());
             let unseen = place.root && place.parent.is_none() && matches!(name.as_str(), "apiVersion" | "kind");
             let below = Place {
+                schema,
                 value: member,
-                old: get(place.old),
-                was: if unseen { None } else { get(place.was) },
-                parent: if unseen { None } else { self.ancestor(schema, place) },
+                old: of_old,
+                was: if unseen { None } else { of_was },
+                same: OnceCell::new(),
+                parent: if unseen { None } else { place.nearest() },
                 root: false,
             };
-            self.visit(child, &below, &at)?;
+            self.visit(&below, &at)?;
         }
         Ok(())
     }
 
-    /// What a part of this value is compared with if it has no counterpart of its own.
-    fn ancestor<'v>(&self, schema: &'v Schema, place: &Place<'v>) -> Option<(&'v Schema, &'v Value, &'v Value)> {
-        match place.was {
-            Some(was) => Some((schema, place.value, was)),
-            None => place.parent,
-        }
-    }
-
-    fn run_rules(&mut self, compiled: &Compiled, schema: &Schema, place: &Place<'_>, path: &str) -> Result<(), Spent> {
+    fn run_rules(&mut self, compiled: &Compiled, place: &Place<'_>, path: &Path<'_>) -> Result<(), Spent> {
         let Some(declared) = &compiled.declared else { return Ok(()) };
-        let kind = schema.kind().map_or("", Kind::name);
-        let at = if path.is_empty() { "<nil>" } else { path };
+        let kind = place.schema.kind().map_or("", Kind::name);
+        let at = if path.is_empty() { &Path::Root("<nil>") } else { path };
         for rule in &compiled.rules {
             let program = match &rule.program {
                 None => continue,
@@ -178,7 +177,7 @@ impl Judge {
             self.left -= cost;
             match result {
                 Ok(Value::Bool(true)) => {}
-                Ok(_) => self.broken(rule, schema, place, path, declared)?,
+                Ok(_) => self.broken(rule, place, path, declared)?,
                 Err(RunError::Spent) => {
                     let why = "operation cancelled: actual cost limit exceeded";
                     let detail = format!(
@@ -205,22 +204,18 @@ impl Judge {
     }
 
     /// A rule that does not hold.
-    fn broken(
-        &mut self,
-        rule: &Rule,
-        schema: &Schema,
-        place: &Place<'_>,
-        path: &str,
-        declared: &Declared,
-    ) -> Result<(), Spent> {
-        let forgiven = !rule.uses_old() && place.is_unchanged(schema);
+    fn broken(&mut self, rule: &Rule, place: &Place<'_>, path: &Path<'_>, declared: &Declared) -> Result<(), Spent> {
+        let forgiven = !rule.uses_old() && place.is_unchanged();
+        if (if forgiven { &self.forgiven } else { &self.errors }).is_full() {
+            return Ok(());
+        }
         let at = match (path.is_empty(), rule.field_path.is_empty()) {
             (true, true) => "<nil>".to_owned(),
-            (false, true) => path.to_owned(),
+            (false, true) => path.to_string(),
             (true, false) => rule.field_path.clone(),
             (false, false) => format!("{path}.{}", rule.field_path),
         };
-        let kind = schema.kind().map_or("", Kind::name);
+        let kind = place.schema.kind().map_or("", Kind::name);
         let detail = match self.message(rule, place, declared) {
             Ok(message) => message.unwrap_or_else(|| rule.detail()),
             Err(why) => {
@@ -228,7 +223,7 @@ impl Judge {
                 return Err(Spent);
             }
         };
-        let unshown = matches!(schema.kind(), Some(Kind::Object | Kind::Array));
+        let unshown = matches!(place.schema.kind(), Some(Kind::Object | Kind::Array));
         let fault = match rule.reason.as_str() {
             "FieldValueForbidden" => Fault::Forbidden,
             "FieldValueRequired" => Fault::Required,
@@ -244,7 +239,7 @@ impl Judge {
 
     fn add(&mut self, error: FieldError, forgiven: bool) {
         if forgiven {
-            self.warnings.push(error.to_string());
+            self.forgiven.push(error);
         } else {
             self.errors.push(error);
         }
@@ -287,12 +282,17 @@ fn run(
     (outcome.result, outcome.cost)
 }
 
-impl Place<'_> {
+impl<'v> Place<'v> {
+    /// What a part of this value is compared with if it has no counterpart of its own.
+    fn nearest(&'v self) -> Option<&'v Self> {
+        if self.was.is_some() { Some(self) } else { self.parent }
+    }
+
     /// Whether the value, or the nearest part around it that can be told, is as it was.
-    fn is_unchanged(&self, schema: &Schema) -> bool {
+    fn is_unchanged(&self) -> bool {
         match (self.was, self.parent) {
-            (Some(was), _) => listtype::unchanged(schema, self.value, was),
-            (None, Some((schema, value, was))) => listtype::unchanged(schema, value, was),
+            (Some(was), _) => *self.same.get_or_init(|| listtype::unchanged(self.schema, self.value, was)),
+            (None, Some(parent)) => parent.is_unchanged(),
             (None, None) => false,
         }
     }

@@ -1,0 +1,4 @@
+//! `concert_fuzz::managed_fields`, driven by libFuzzer.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| concert_fuzz::managed_fields(data));
