@@ -141,7 +141,9 @@ impl Values<'_> {
 
     /// The old value with some of it dropped, and some taken from the fresh one.
     pub(super) fn changed(&mut self, old: &Value, fresh: &Value, shape: Option<&Shape>) -> Value {
+        let is_choice = shape.is_some_and(|shape| matches!(shape.form, Form::One(_)));
         match (old, fresh) {
+            _ if is_choice => if self.dice.one_in(4) { fresh } else { old }.clone(),
             (Value::Object(old), Value::Object(fresh)) => self.changed_members(old, fresh, shape),
             (Value::Array(old), Value::Array(fresh)) => self.changed_items(old, fresh, shape),
             _ if self.dice.one_in(4) => fresh.clone(),
