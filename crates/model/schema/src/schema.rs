@@ -246,11 +246,6 @@ impl Schema {
         prune::object(self, object)
     }
 
-    /// As [`Schema::prune`], for what a configuration was applied to: it is not read again, so nulls stay.
-    pub fn prune_applied(&self, object: &mut Value) {
-        prune::applied(self, object);
-    }
-
     /// As [`Schema::prune`], for a built-in kind: a null in a map of strings becomes an empty string.
     pub(crate) fn prune_struct(&self, object: &mut Value) -> Vec<String> {
         prune::structure(self, object)

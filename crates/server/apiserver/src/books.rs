@@ -37,6 +37,8 @@ pub(crate) struct Booked {
     pub(crate) value: Value,
     pub(crate) managed: ManagedFields,
     pub(crate) warnings: Vec<String>,
+    /// A configuration was merged into it, and it was not read since: a custom resource is still to be pruned.
+    pub(crate) is_merged: bool,
 }
 
 impl Target {
@@ -162,9 +164,14 @@ impl<'a> ScaleBooks<'a> {
     ) -> Result<(Value, ManagedFields), Status> {
         let endpoint = endpoint_of_scale().ok_or_else(|| Status::internal("scales are not known"))?;
         let live = Live { object: before, managed: &self.scale };
+        let is_scale = meta_kind(config) == endpoint.gvk.to_string();
+        if self.target.resource.is_custom() && self.scale.is_empty() && is_scale {
+            let what = "failed to create manager for existing fields: failed to convert live object";
+            return Err(unconvertible(what, endpoint.gvk, &Value::Null));
+        }
         let applied = endpoint.apply(live, config, query.author(now), force(query)).map_err(|error| error.status())?;
         if self.target.resource.is_custom() && applied.changed {
-            return Err(unconvertible(endpoint.gvk, config));
+            return Err(unconvertible("failed to convert new object", endpoint.gvk, config));
         }
         Ok((applied.object, self.back(&applied.managed)))
     }
@@ -175,16 +182,16 @@ impl<'a> ScaleBooks<'a> {
 }
 
 /// The real server takes the scale of a custom resource for one itself, and cannot make one of it.
-fn unconvertible(gvk: &Gvk, config: &Value) -> Status {
-    let (namespace, name) = (meta::text(config, "namespace"), meta::text(config, "name"));
-    let version = gvk.api_version();
-    Status::failure(
-        500,
-        "",
-        format!(
-            "failed to convert new object ({namespace}/{name}; {gvk}) to proper version: request to convert CR to an invalid group/version: {version}"
-        ),
-    )
+fn unconvertible(what: &str, gvk: &Gvk, object: &Value) -> Status {
+    let (namespace, name) = (meta::text(object, "namespace"), meta::text(object, "name"));
+    let why = format!("request to convert CR to an invalid group/version: {}", gvk.api_version());
+    Status::failure(500, "", format!("{what} ({namespace}/{name}; {gvk}) to proper version: {why}"))
+}
+
+fn meta_kind(object: &Value) -> String {
+    let text = |name: &str| object[name].as_str().unwrap_or_default();
+    let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+    Gvk::new(group, version, text("kind")).to_string()
 }
 
 fn endpoint_of_scale() -> Option<Endpoint<'static>> {

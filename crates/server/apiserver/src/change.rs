@@ -102,10 +102,11 @@ impl Change {
     /// The object to create where there is none yet: by an apply, and of some built-in kinds by a PUT. It stands for no
     /// revision.
     pub(crate) fn created(&self, target: &Target, query: &Query, now: Time) -> Result<Option<Booked>, Status> {
-        if target.part != Part::Whole {
+        let by_put = target.resource.builtin.is_some_and(|builtin| builtin.create_on_update);
+        // Who may create by a PUT may do so by one of the status.
+        if target.part != Part::Whole && !(target.part == Part::Status && by_put) {
             return Ok(None);
         }
-        let by_put = target.resource.builtin.is_some_and(|builtin| builtin.create_on_update);
         let mut booked = match self {
             Self::Replace(sent) if by_put => {
                 let nothing = json!({"metadata": {"name": target.name}});
@@ -113,7 +114,7 @@ impl Change {
                 let Incoming { mut value, mut warnings } = sent.clone();
                 warnings.extend(owners::deduplicate(&mut value, Stage::Sent));
                 let managed = books::created(target, query, &mut value, now);
-                Booked { value, managed, warnings }
+                Booked { value, managed, warnings, is_merged: false }
             }
             Self::Apply(config) => {
                 let booked = self.configured(target, query, None, config, now)?;
@@ -161,7 +162,7 @@ impl Change {
             warnings.extend(owners::deduplicate(&mut value, Stage::Sent));
         }
         let managed = books::updated(target, live, &mut value, query.author(now));
-        Ok(Booked { value, managed, warnings })
+        Ok(Booked { value, managed, warnings, is_merged: false })
     }
 
     /// What the real server shows of a patch that leaves nothing readable: what it leaves, with all its books, or itself.
@@ -200,7 +201,7 @@ impl Change {
             }
         };
         let value = scale::applied(target, &scale, live.object, self.is_patch())?;
-        Ok(Booked { value, managed, warnings })
+        Ok(Booked { value, managed, warnings, is_merged: false })
     }
 
     /// The object after a configuration was applied to it.
@@ -216,7 +217,7 @@ impl Change {
         let warnings = strict(config, query)?;
         let is_made = applied.changed || live.is_none();
         let value = if is_made { incoming::applied(target, &config.value, applied.object)? } else { applied.object };
-        Ok(Booked { value, managed: applied.managed, warnings })
+        Ok(Booked { value, managed: applied.managed, warnings, is_merged: true })
     }
 
     /// Whether a patch may change the books themselves.

@@ -39,6 +39,17 @@ pub(crate) fn finished(version: &Version, object: &Value, revision: &str) -> Byt
     write(object, &version.gvk, version.layout(), Some(revision)).0.into()
 }
 
+/// The bytes of an object that would have been stored, and read again in this version.
+pub(crate) fn tried(resource: &Resource, version: &Version, mut object: Value, revision: &str) -> Bytes {
+    if resource.is_custom() && !version.storage {
+        let storage = resource.storage();
+        storage.schema.prune(&mut object);
+        let _ = storage.schema.default(&mut object);
+        version.schema.prune(&mut object);
+    }
+    finished(version, &object, revision)
+}
+
 /// Writes an object with apiVersion and kind first; gives the place of the resourceVersion too.
 fn write(object: &Value, gvk: &Gvk, layout: Layout, revision: Option<&str>) -> (Vec<u8>, usize) {
     let empty = Map::new();

@@ -102,7 +102,7 @@ pub(crate) fn applied(target: &Target, config: &Value, mut value: Value) -> Resu
             builtin.read(&mut value)
         }
         None => {
-            version.schema.prune_applied(&mut value);
+            // It is pruned when it is stored.
             version.schema.default(&mut value)
         }
     };
@@ -144,8 +144,9 @@ enum Sent<'a> {
 fn finish(target: &Target, mut value: Value, sent: Sent<'_>, validation: FieldValidation) -> Result<Incoming, Status> {
     let version = target.version();
     let kind = &version.gvk.kind;
-    // An empty list means something there.
-    let forgets = value["metadata"][MANAGED].as_array().is_some_and(Vec::is_empty);
+    // An empty list means something there, but in custom resources.
+    let empty = value["metadata"][MANAGED].as_array().is_some_and(Vec::is_empty);
+    let forgets = empty && version.builtin.is_some();
     let unhandled =
         |why: &str| format!("{kind} in version {:?} cannot be handled as a {kind}: {why}", version.gvk.version);
     let unknown = match version.builtin {

@@ -56,7 +56,7 @@ impl Server {
         rules::wipe(&mut value);
         warnings.extend(owners::deduplicate(&mut value, Stage::Sent));
         let managed = books::created(target, query, &mut value, self.now());
-        self.create_booked(target, query, Booked { value, managed, warnings }).await
+        self.create_booked(target, query, Booked { value, managed, warnings, is_merged: false }).await
     }
 
     /// Creates an object that was read and booked.
@@ -73,14 +73,15 @@ impl Server {
             // After the hooks: they may write services themselves.
             let _addresses = self.hold_addresses(target).await;
             self.prepare_created(target, query, &mut new).map_err(|status| status.warning(&new.warnings))?;
-            let Booked { value: mut object, managed, mut warnings } = new;
+            let Booked { value: mut object, managed, mut warnings, is_merged } = new;
+            prune_merged(target, &mut object, is_merged);
             warnings.extend(advice(target, &object, None));
             managed.write_to(&mut object);
             warnings.extend(self.consult(&review, &object).await?);
             let key = target.key(&name);
             if query.dry_run {
                 if self.store().snapshot().get(&key).is_none() {
-                    let object = encode::finished(target.version(), &object, "");
+                    let object = encode::tried(&target.resource, target.version(), object, "");
                     return Ok(Written { code: 201, object, warnings });
                 }
                 self.check_taken(target, &sent.value, &name, attempt)?;
@@ -183,7 +184,8 @@ impl Server {
             }
             let finished = || encode::finished(target.version(), &update.object, &entry.revision.to_string());
             if query.dry_run {
-                return Ok(written(finished()));
+                let (object, revision) = (update.object.clone(), entry.revision.to_string());
+                return Ok(written(encode::tried(&target.resource, target.version(), object, &revision)));
             }
             let last = meta::is_deleting(&update.object) && is_released(&target.resource, &update.object);
             let op = if last {
@@ -232,7 +234,7 @@ impl Server {
             // A write that changes nothing has no time.
             sent.managed.keep_times(live.managed);
         }
-        let Booked { value: sent, mut managed, mut warnings } = sent;
+        let Booked { value: sent, mut managed, mut warnings, is_merged } = sent;
         rules::check_name(target, &sent)?;
         self.check_escalation(target, query, &sent, Some(old))?;
         check_uid(target, &sent, old, change)?;
@@ -262,6 +264,7 @@ impl Server {
         if target.resource.id == kinds::definitions() && target.part != Part::Status {
             self.establish(&mut object, Some(old), &mut managed);
         }
+        prune_merged(target, &mut object, is_merged);
         let unchanged = object == *old && managed == *live.managed;
         managed.write_to(&mut object);
         warnings.extend(self.consult(&review, &object).await?);
@@ -341,6 +344,13 @@ impl Server {
     pub(crate) fn now(&self) -> Time {
         // Timestamps of the API have whole seconds.
         Time::from_unix_seconds(Time::from(self.world().clock.now()).unix_seconds())
+    }
+}
+
+/// A custom resource that was not read since a configuration was merged into it is pruned when it is stored.
+fn prune_merged(target: &Target, object: &mut Value, is_merged: bool) {
+    if is_merged && target.resource.is_custom() {
+        target.version().schema.prune(object);
     }
 }
 
@@ -425,8 +435,13 @@ fn keep_metadata(target: &Target, object: &mut Value, old: &Value) {
         ("apps", "deployments") => &["labels"],
         ("", "pods") => &["ownerReferences"],
         (
-            "apiextensions.k8s.io" | "flowcontrol.apiserver.k8s.io" | "internal.apiserver.k8s.io" | "resource.k8s.io"
-            | "scheduling.k8s.io" | "storage.k8s.io" | "storagemigration.k8s.io",
+            "apiextensions.k8s.io"
+            | "flowcontrol.apiserver.k8s.io"
+            | "internal.apiserver.k8s.io"
+            | "resource.k8s.io"
+            | "scheduling.k8s.io"
+            | "storage.k8s.io"
+            | "storagemigration.k8s.io",
             _,
         )
         | ("certificates.k8s.io", "podcertificaterequests")

@@ -80,9 +80,10 @@ impl Hunt {
     /// Makes a scenario that differs as small as it gets.
     #[must_use]
     pub fn shrunk(&self, scenario: &Scenario) -> Found {
+        let sign = sign(&self.differences_after(std::slice::from_ref(scenario), 1).remove(0));
         let differs = |scenarios: &[Scenario]| {
             let found = self.differences_after(scenarios, 2);
-            found.into_iter().map(|differences| !differences.is_empty()).collect()
+            found.iter().map(|differences| !differences.is_empty() && self::sign(differences) == sign).collect()
         };
         let smallest = shrink(scenario.clone(), &differs);
         let differences = self.differences(std::slice::from_ref(&smallest)).remove(0);
@@ -102,6 +103,25 @@ impl Hunt {
             answer.map(|transcript| normalise(&called(&transcript, &renamed.namespace(), &scenario.namespace())))
         };
         answers.into_iter().zip(scenarios.iter().zip(&renamed)).map(named).collect()
+    }
+}
+
+/// What kind of difference it is: the first place that differs, and codes if they do. While it shrinks, a scenario is not
+/// to stray to another one.
+fn sign(differences: &[String]) -> Vec<String> {
+    let places = differences.iter().filter(|line| !line.starts_with("step ")).map(|line| {
+        let place = line.trim_start().lines().next().unwrap_or_default();
+        let is_code = place == "code";
+        let text = if is_code { line.as_str() } else { place };
+        text.chars().filter(|c| !c.is_ascii_digit() || is_code).collect::<String>()
+    });
+    let mut places: Vec<String> = places.collect();
+    let codes = places.iter().filter(|place| place.trim_start().starts_with("code\n")).take(1).cloned().collect();
+    places.truncate(1);
+    if places.first().is_some_and(|place| place.starts_with("body.")) && !Vec::is_empty(&codes) {
+        codes
+    } else {
+        places
     }
 }
 

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use super::judge::{Judge, text, within};
 use super::quantity;
 
-pub(super) use spec::{check_spec, check_template};
 use spec::check_tolerations;
+pub(super) use spec::{check_spec, check_template};
 
 /// How long a pod stays where a node does not answer: every pod tolerates that for a while.
 const TOLERATED: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];

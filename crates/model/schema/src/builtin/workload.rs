@@ -117,7 +117,8 @@ fn with_claims(object: &Value) -> Value {
         return object;
     }
     let name = |claim: &Value| claim["metadata"]["name"].clone();
-    let made = claims.iter().map(|claim| json!({"name": name(claim), "persistentVolumeClaim": {"claimName": name(claim)}}));
+    let made =
+        claims.iter().map(|claim| json!({"name": name(claim), "persistentVolumeClaim": {"claimName": name(claim)}}));
     let said = spec.get("volumes").and_then(Value::as_array).cloned().unwrap_or_default();
     let others = said.into_iter().filter(|volume| !claims.iter().any(|claim| name(claim) == volume["name"]));
     let volumes: Vec<Value> = made.chain(others).collect();

@@ -12,8 +12,10 @@ pub(super) fn check(schema: &Schema, value: &Value, path: &str, errors: &mut Fie
     match value {
         Value::Object(members) => {
             for (name, member) in members {
-                if let Some(schema) = schema.member(name) {
+                if let Some(schema) = schema.property(name) {
                     check(schema, member, &member_path(path, name), errors);
+                } else if let Some(schema) = schema.member(name) {
+                    check(schema, member, &format!("{path}[{name}]"), errors);
                 }
             }
         }
@@ -29,6 +31,13 @@ pub(super) fn check(schema: &Schema, value: &Value, path: &str, errors: &mut Fie
 }
 
 fn check_list(schema: &Schema, items: &[Value], path: &str, errors: &mut FieldErrors) {
+    if let Some(ListType::Map(_)) = schema.list_type()
+        && let Some(index) = items.iter().position(|item| !item.is_object() && !item.is_null())
+    {
+        let detail = "must be an object for an array of list-type map";
+        errors.push(FieldError::invalid(format!("{path}[{index}]"), items[index].clone(), detail));
+        return;
+    }
     let identity: &dyn Fn(&Value) -> Option<Value> = match schema.list_type() {
         Some(ListType::Set) => &|item| Some(item.clone()),
         Some(ListType::Map(keys)) => &|item| keys_of(item, keys),
@@ -51,9 +60,8 @@ fn check_list(schema: &Schema, items: &[Value], path: &str, errors: &mut FieldEr
 
 /// The members that identify an item of a map list.
 fn keys_of(item: &Value, keys: &[String]) -> Option<Value> {
-    let members = item.as_object()?;
-    let present = keys.iter().filter_map(|key| Some((key.clone(), members.get(key)?.clone())));
-    Some(Value::Object(present.collect::<Map<_, _>>()))
+    let present = keys.iter().filter_map(|key| Some((key.clone(), item.get(key)?.clone())));
+    (item.is_object() || item.is_null()).then(|| Value::Object(present.collect::<Map<_, _>>()))
 }
 
 /// The items of an old map list by their keys: found at once, however many there are.

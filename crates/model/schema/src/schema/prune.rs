@@ -17,11 +17,6 @@ pub(super) fn object(schema: &Schema, object: &mut Value) -> Vec<String> {
     unknown.told()
 }
 
-/// Prunes an object that a configuration was applied to: its nulls stay.
-pub(super) fn applied(schema: &Schema, object: &mut Value) {
-    prune(schema, object, true, "", &mut Unknown::default());
-}
-
 /// Prunes an object that is decoded into a Go struct.
 pub(super) fn structure(schema: &Schema, object: &mut Value) -> Vec<String> {
     let mut unknown = Unknown::default();
