@@ -18,7 +18,7 @@ const SEEDS: Range<u64> = 0..64;
 /// How many scenarios one pair of servers plays: definitions slow the real one down.
 const AT_ONCE: usize = 200;
 /// How many differences are made small in one run; more are told by their seed.
-const SHRUNK: usize = 4;
+const SHRUNK: usize = 8;
 
 #[test]
 fn random_writes_are_answered_alike() {

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::strategic::directed;
 use super::subject::{Door, Subject};
-use super::value::Values;
+use super::value::{Partial, Values};
 use crate::Dice;
 use crate::differential::scenario::{Patch, Step};
 
@@ -51,10 +51,10 @@ impl<'a> Play<'a> {
 
     fn create(&mut self) -> Step {
         if !self.dice.one_in(4) {
-            return self.apply(Detail::Whole);
+            return self.apply(Partial::Never);
         }
         let (place, door) = self.door();
-        let mut body = self.object(door, Detail::Whole);
+        let mut body = self.object(door, Partial::Never);
         body["metadata"]["name"] = self.subject.name.clone().into();
         let manager = self.manager();
         self.configurations.insert((manager, place), body.clone());
@@ -64,7 +64,7 @@ impl<'a> Play<'a> {
 
     fn act(&mut self) -> Step {
         match self.dice.below(100) {
-            0..50 => self.apply(Detail::Partial),
+            0..50 => self.apply(Partial::Merged),
             50..60 => self.patch(Patch::Merge),
             60..68 => self.json_patch(),
             68..76 if self.subject.strategic => self.patch(Patch::Strategic),
@@ -79,7 +79,7 @@ impl<'a> Play<'a> {
     }
 
     /// A configuration: often the manager's last one with changes.
-    fn apply(&mut self, detail: Detail) -> Step {
+    fn apply(&mut self, detail: Partial) -> Step {
         let ((place, door), manager) = (self.door(), self.manager());
         let fresh = self.object(door, detail);
         let mut others = self.configurations.iter().filter(|((_, other), _)| *other == place);
@@ -100,7 +100,8 @@ impl<'a> Play<'a> {
     /// A merge patch, or a strategic one.
     fn patch(&mut self, patch: Patch) -> Step {
         let ((_, door), manager) = (self.door(), self.manager());
-        let fresh = self.object(door, Detail::Partial);
+        let detail = if patch == Patch::Strategic { Partial::Merged } else { Partial::Outside };
+        let fresh = self.object(door, detail);
         let body = match patch {
             Patch::Strategic => directed(self.dice, &fresh, Some(&door.shape)),
             Patch::Apply | Patch::Json | Patch::Merge => self.with_nulls(&fresh),
@@ -112,7 +113,7 @@ impl<'a> Play<'a> {
 
     fn json_patch(&mut self) -> Step {
         let ((_, door), manager) = (self.door(), self.manager());
-        let fresh = self.object(door, Detail::Partial);
+        let fresh = self.object(door, Partial::Outside);
         let mut operations = Vec::new();
         for _ in 0..=self.dice.below(2) {
             let (path, value) = self.place(&fresh);
@@ -128,7 +129,7 @@ impl<'a> Play<'a> {
     /// What a controller does: it reads, changes and writes back.
     fn edit(&mut self) -> Step {
         let ((_, door), manager) = (self.door(), self.manager());
-        let fresh = self.object(door, Detail::Partial);
+        let fresh = self.object(door, Partial::Outside);
         let edit = self.with_nulls(&fresh);
         let options = self.options();
         let request = self.request("PUT", door, "", manager, &options);
@@ -138,7 +139,7 @@ impl<'a> Play<'a> {
     /// What kubectl does without the server.
     fn client_side(&mut self) -> Step {
         let (_, door) = self.door();
-        let mut body = self.object(door, Detail::Partial);
+        let mut body = self.object(door, Partial::Outside);
         let mut last = body.clone();
         let (version, kind) = door.kind.rsplit_once('/').unwrap_or(("<group>/v1", &door.kind));
         last["apiVersion"] = version.into();
@@ -151,9 +152,9 @@ impl<'a> Play<'a> {
 
     fn status(&mut self) -> Step {
         let ((_, door), manager) = (self.door(), self.manager());
-        let mut body = if self.dice.one_in(4) { self.object(door, Detail::Partial) } else { json!({}) };
+        let mut body = if self.dice.one_in(4) { self.object(door, Partial::Outside) } else { json!({}) };
         if let Some(shape) = &self.subject.status {
-            body["status"] = self.values(Detail::Whole).value(shape);
+            body["status"] = self.values(Partial::Never).value(shape);
         }
         let patch = *self.dice.pick(&[Patch::Apply, Patch::Apply, Patch::Merge]);
         let force = if patch == Patch::Apply && self.dice.one_in(2) { "&force=true" } else { "" };
@@ -178,7 +179,7 @@ impl<'a> Play<'a> {
     /// Who owns what is forgotten.
     fn reset(&mut self) -> Step {
         let ((_, door), manager) = (self.door(), self.manager());
-        let mut body = if self.dice.one_in(2) { self.object(door, Detail::Partial) } else { json!({}) };
+        let mut body = if self.dice.one_in(2) { self.object(door, Partial::Outside) } else { json!({}) };
         body["metadata"]["managedFields"] = if self.dice.one_in(3) { json!([]) } else { json!([{}]) };
         let request = self.request("PATCH", door, "", manager, "");
         Step { request, body: Some(body), ..Step::default() }
@@ -191,7 +192,7 @@ impl<'a> Play<'a> {
 
     /// A configuration with something wrong.
     fn odd(&mut self) -> Step {
-        let mut step = self.apply(Detail::Partial);
+        let mut step = self.apply(Partial::Merged);
         let body = step.body.get_or_insert_default();
         match self.dice.below(8) {
             0 => step.request = step.request.map(|request| request.replace("fieldManager", "manager")),
@@ -216,9 +217,9 @@ impl<'a> Play<'a> {
         MANAGERS[first + self.dice.place(self.managers)]
     }
 
-    fn values(&mut self, detail: Detail) -> Values<'_> {
+    fn values(&mut self, detail: Partial) -> Values<'_> {
         let nulls = self.subject.definition.is_some();
-        Values { dice: self.dice, wild: self.wild, nulls, partial: detail == Detail::Partial }
+        Values { dice: self.dice, wild: self.wild, nulls, partial: detail }
     }
 
     fn options(&mut self) -> String {
@@ -230,7 +231,7 @@ impl<'a> Play<'a> {
     }
 
     /// An object without its kind and name.
-    fn object(&mut self, door: &Door, detail: Detail) -> Value {
+    fn object(&mut self, door: &Door, detail: Partial) -> Value {
         let mut object = loop {
             let value = self.values(detail).value(&door.shape);
             if value.is_object() {
@@ -273,13 +274,4 @@ impl<'a> Play<'a> {
         }
         (path, value.clone())
     }
-}
-
-/// How much an object says.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Detail {
-    /// All that it needs to be taken.
-    Whole,
-    /// Some of it: the rest is there.
-    Partial,
 }

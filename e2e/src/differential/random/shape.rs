@@ -63,6 +63,16 @@ impl Shape {
         }
     }
 
+    /// Whether an object without this member is refused.
+    pub(super) fn needs(&self, name: &str) -> bool {
+        match &self.form {
+            Form::Members(members) | Form::Free(members) => {
+                members.iter().any(|member| member.needed && member.name == name)
+            }
+            Form::One(_) | Form::Map(_) | Form::List(..) | Form::Embedded => false,
+        }
+    }
+
     /// That of a random schema.
     pub(super) fn of_schema(schema: &Value) -> Self {
         Self { form: form(schema), nullable: schema["nullable"] == true }

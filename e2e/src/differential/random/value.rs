@@ -18,7 +18,18 @@ pub(super) struct Values<'a> {
     /// Now and then a value is null, though it may not be.
     pub(super) nulls: bool,
     /// Members that are needed may be left out, for others have said them.
-    pub(super) partial: bool,
+    pub(super) partial: Partial,
+}
+
+/// Where members that are needed may be left out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Partial {
+    /// Nowhere.
+    Never,
+    /// Not in lists: they are replaced as a whole.
+    Outside,
+    /// Not in lists that are replaced as a whole.
+    Merged,
 }
 
 impl Values<'_> {
@@ -45,7 +56,9 @@ impl Values<'_> {
             }
             Form::List(items, told_apart) => {
                 let count = if self.dice.one_in(8) { 0 } else { 1 + self.dice.below(4) };
+                let outside = self.enter(told_apart);
                 let list = (0..count).map(|_| self.item(items, told_apart)).collect();
+                self.partial = outside;
                 self.once_each(list, told_apart)
             }
             Form::Free(members) if members.is_empty() => self.anything(FREE_DEPTH),
@@ -60,10 +73,16 @@ impl Values<'_> {
         }
     }
 
+    /// Goes into a list; gives what was so outside of it.
+    fn enter(&mut self, told_apart: &Items) -> Partial {
+        let is_merged = self.partial == Partial::Merged && matches!(told_apart, Items::Keyed(_));
+        std::mem::replace(&mut self.partial, if is_merged { Partial::Merged } else { Partial::Never })
+    }
+
     fn members(&mut self, members: &[Member]) -> Map<String, Value> {
         let mut object = Map::new();
         for member in members {
-            let always = member.needed && (!self.partial || self.dice.one_in(3));
+            let always = member.needed && (self.partial == Partial::Never || self.dice.one_in(3));
             if always || self.dice.below(3) > 0 {
                 object.insert(member.name.clone(), self.value(&member.shape));
             }
@@ -159,7 +178,8 @@ impl Values<'_> {
     ) -> Value {
         let mut object = Map::new();
         for (name, member) in old {
-            if self.dice.one_in(7) {
+            let is_needed = self.partial == Partial::Never && shape.is_some_and(|shape| shape.needs(name));
+            if !is_needed && self.dice.one_in(7) {
                 continue;
             }
             let shape = shape.and_then(|shape| shape.member(name));
@@ -179,6 +199,7 @@ impl Values<'_> {
             Some(Form::List(shape, told_apart)) => (Some(&**shape), told_apart),
             _ => (None, &Items::Whole),
         };
+        let outside = self.enter(told_apart);
         let mut list: Vec<Value> = Vec::new();
         for (place, item) in old.iter().enumerate() {
             if self.dice.one_in(6) {
@@ -192,6 +213,7 @@ impl Values<'_> {
                 list.insert(self.dice.place(list.len() + 1), item.clone());
             }
         }
+        self.partial = outside;
         self.once_each(list, told_apart)
     }
 
