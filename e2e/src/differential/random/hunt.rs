@@ -70,8 +70,9 @@ impl Hunt {
                 break;
             }
             let again: Vec<Scenario> = left.iter().map(|place| scenarios[*place].clone()).collect();
-            for (place, real) in left.into_iter().zip(self.answers(&self.real, &again)) {
-                found[place] = differences(&real, &ours[place]);
+            let (real, ours) = self.play(&again);
+            for (place, (real, ours)) in left.into_iter().zip(real.iter().zip(&ours)) {
+                found[place] = differences(real, ours);
             }
         }
         found
