@@ -62,8 +62,9 @@ fn copies_of_something_large(bytes: usize) {
 }
 
 fn copies_of_copies(bytes: usize) {
-    let operations =
-        some(OPERATIONS_MAX, bytes, |index| format!(r#"{{"op":"copy","from":"/spec/free","path":"/spec/free/b{index}"}}"#));
+    let operations = some(OPERATIONS_MAX, bytes, |index| {
+        format!(r#"{{"op":"copy","from":"/spec/free","path":"/spec/free/b{index}"}}"#)
+    });
     send(THING, "/spec/free", r#"{"a":1}"#, OPERATIONS, &format!("[{operations}]"));
 }
 
