@@ -28,10 +28,41 @@ pub struct Cost {
     pub time: u64,
 }
 
+/// Cases of one sort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Configurations, books and selectors.
+    Applied,
+    /// Objects in JSON.
+    Json,
+    /// Patches.
+    Patches,
+    /// Objects in protobuf.
+    Protobuf,
+    /// Objects in YAML.
+    Yaml,
+}
+
+impl Group {
+    /// All sorts.
+    pub const ALL: [Self; 5] = [Self::Applied, Self::Json, Self::Patches, Self::Protobuf, Self::Yaml];
+
+    /// Its cases.
+    #[must_use]
+    pub fn cases(self) -> &'static [Case] {
+        match self {
+            Self::Applied => applied::CASES,
+            Self::Json => json::CASES,
+            Self::Patches => patches::CASES,
+            Self::Protobuf => protobuf::CASES,
+            Self::Yaml => yaml::CASES,
+        }
+    }
+}
+
 /// All cases.
-#[must_use]
-pub fn cases() -> Vec<Case> {
-    [json::CASES, patches::CASES, applied::CASES, protobuf::CASES, yaml::CASES].concat()
+pub fn cases() -> impl Iterator<Item = &'static Case> {
+    Group::ALL.into_iter().flat_map(Group::cases)
 }
 
 impl Case {

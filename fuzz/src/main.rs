@@ -84,7 +84,7 @@ fn run(target: &str, files: &[PathBuf]) -> Result<()> {
 }
 
 fn cost(case: &str, bytes: usize) -> Result<()> {
-    let Some(case) = hostile::cases().into_iter().find(|one| one.name == case) else {
+    let Some(case) = hostile::cases().find(|one| one.name == case) else {
         bail!("there is no case {case:?}");
     };
     let cost = case.cost(bytes);

@@ -1,5 +1,7 @@
 //! The API server of an input: in this process, with real requests, and forgotten after it.
 
+use std::fmt;
+
 use bytes::Bytes;
 use concert_apiserver::Server;
 use concert_world::World;
@@ -10,10 +12,13 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::kinds::{Kind, thing_definition};
 
-/// How much longer an answer may be than all that was sent: some texts are escaped, paths are repeated, defaults added.
-const GROWTH: usize = 64;
+/// How much longer an answer may be than all that was sent: three bytes are an empty container, of which the real server
+/// has three things to say, each twice.
+const GROWTH: usize = 256;
 /// What an answer may have beyond that: words, defaults.
 const ROOM: usize = 64 << 10;
+/// How much of a body is shown.
+const SHOWN: usize = 400;
 /// What all warnings of an answer may have together: the real server has 4096 characters of them, and one more warning.
 const WARNINGS: usize = 4 * (4096 + 256) + 64 * 32;
 
@@ -57,13 +62,21 @@ pub(crate) const JSON: &str = "application/json";
 pub(crate) const YAML: &str = "application/yaml";
 
 /// A request.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Call<'a> {
     method: Method,
     path: String,
     media: &'a str,
     accept: &'a str,
     body: &'a [u8],
+}
+
+/// As much of it as anybody reads.
+impl fmt::Display for Call<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.body[..self.body.len().min(SHOWN)].escape_ascii();
+        write!(f, "{} {} {}: {shown}", self.method, self.path, self.media)
+    }
 }
 
 impl<'a> Call<'a> {
@@ -141,10 +154,10 @@ impl Api {
         let answer = PREPARED.with(|prepared| prepared.answer(&self.server, call));
         let most = GROWTH * self.sent + ROOM;
         let length = answer.body.len();
-        assert!(length <= most, "{length} bytes are answered to {} that were sent: {call:?}", self.sent);
-        assert!(answer.warnings <= WARNINGS, "{} bytes of warnings: {call:?}", answer.warnings);
-        assert!((200..600).contains(&answer.code), "{}: {call:?}", answer.code);
-        assert!(!answer.text().contains("yaml: cannot be read"), "the reader of YAML panicked: {call:?}");
+        assert!(length <= most, "{length} bytes are answered to {} that were sent: {call}", self.sent);
+        assert!(answer.warnings <= WARNINGS, "{} bytes of warnings: {call}", answer.warnings);
+        assert!((200..600).contains(&answer.code), "{}: {call}", answer.code);
+        assert!(!answer.text().contains("yaml: cannot be read"), "the reader of YAML panicked: {call}");
         answer
     }
 

@@ -9,6 +9,7 @@
 
 mod child;
 mod determinism;
+mod fuzz;
 mod kinds;
 mod metadata;
 mod reference;
@@ -44,6 +45,8 @@ enum Task {
     Kinds(kinds::Options),
     /// Runs one workload in two processes and compares the hashes of their journals
     Determinism(determinism::Options),
+    /// Looks for inputs that break the API server, for some time, and keeps what it learned
+    Fuzz(fuzz::Options),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Task::Suite(options) => suite::run(&options),
         Task::Kinds(options) => kinds::run(&options),
         Task::Determinism(options) => determinism::run(&options),
+        Task::Fuzz(options) => fuzz::run(&options),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -1,6 +1,7 @@
 //! Finding, and where we can installing, what the tests need beyond a Rust toolchain.
 
 mod cache;
+mod cargo_fuzz;
 mod go;
 mod kube;
 mod kubectl;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
+pub(crate) use cargo_fuzz::cargo_fuzz;
 pub(crate) use kube::{kube, lock as lock_kube};
 pub(crate) use kubectl::kubectl;
 

@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 
 use crate::kinds::{Kind, thing_schema};
 
+/// Sets whose paths are written out have no more bytes.
+const PATHS_MAX: usize = 1 << 12;
+
 static THINGS: LazyLock<Schema> =
     LazyLock::new(|| Schema::compile(&thing_schema(), "schema").expect("the schema of Things compiles"));
 
@@ -176,7 +179,10 @@ pub(crate) fn check_set(fields: &FieldSet) {
     let mut text = String::new();
     fields.write_json(&mut text);
     assert_eq!(serde_json::from_str::<Value>(&text).expect("what is written is JSON"), written);
-    assert_eq!(fields.paths().len(), fields.len());
+    // All paths of a large set are larger still.
+    if written.to_string().len() < PATHS_MAX {
+        assert_eq!(fields.paths().len(), fields.len());
+    }
 }
 
 pub(crate) fn has_null(value: &Value) -> bool {

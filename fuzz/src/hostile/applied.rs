@@ -1,12 +1,12 @@
 //! Configurations, and the books of who owns what.
 
 use concert_api::LabelSelector;
-use concert_merge::{Force, ManagedFields, ReplicasPath};
-use serde_json::{Value, json};
+use concert_merge::{FieldSet, ManagedFields, ReplicasPath};
+use serde_json::Value;
 
 use super::{Case, filled, long};
-use crate::apply::books::{Stored, check_set};
 use crate::kinds::{Kind, PATCHED};
+use crate::server::{Api, Call};
 
 pub(super) const CASES: &[Case] = &[
     Case { name: "conflicts-under-a-long-name", run: conflicts_under_a_long_name },
@@ -20,6 +20,7 @@ pub(super) const CASES: &[Case] = &[
     Case { name: "managers-that-apply", run: managers_that_apply },
     Case { name: "managers-that-update", run: managers_that_update },
     Case { name: "managers-of-another-version", run: managers_of_another_version },
+    Case { name: "managers-of-no-version", run: managers_of_no_version },
     Case { name: "managers-of-a-scale", run: managers_of_a_scale },
     Case { name: "keys-of-large-json", run: keys_of_large_json },
     Case { name: "values-that-are-one", run: values_that_are_one },
@@ -30,19 +31,40 @@ pub(super) const CASES: &[Case] = &[
 
 const THING: &Kind = &PATCHED[0];
 
-fn thing(spec: &str) -> Value {
-    let spec: Value = serde_json::from_str(&format!("{{{spec}}}")).expect("a case is JSON");
-    json!({"apiVersion": "g.example/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": spec})
+fn thing(spec: &str) -> String {
+    format!(r#"{{"apiVersion":"g.example/v1","kind":"Thing","metadata":{{"name":"a"}},"spec":{{{spec}}}}}"#)
+}
+
+/// The server, and its only Thing.
+struct Talk {
+    api: Api,
+    path: String,
+}
+
+impl Talk {
+    fn new() -> Self {
+        Self { api: Api::new(), path: format!("{}/a", THING.path()) }
+    }
+
+    fn apply(&mut self, manager: &str, force: bool, config: &str) -> u16 {
+        let path = format!("{}?fieldManager={manager}&force={force}", self.path);
+        self.api.send(&Call::patch(&path, "application/apply-patch+yaml", config.as_bytes())).code
+    }
+
+    fn merge(&mut self, patch: &str) -> u16 {
+        self.api.send(&Call::patch(&self.path, "application/merge-patch+json", patch.as_bytes())).code
+    }
 }
 
 /// Two managers apply what they do not agree about, then one of them applies nothing any more.
 fn dispute(mine: &str, yours: &str) {
     let (mine, yours) = (thing(mine), thing(yours));
-    let stored = Stored::nothing(THING).applied(&mine, "a", "", Force::No);
-    let stored = stored.applied(&yours, "b", "", Force::No);
-    let stored = stored.applied(&yours, "b", "", Force::Yes);
-    let stored = stored.updated(&mine, "c", "");
-    let _ = stored.applied(&thing(""), "a", "", Force::No);
+    let mut talk = Talk::new();
+    talk.apply("a", false, &mine);
+    talk.apply("b", false, &yours);
+    talk.apply("b", true, &yours);
+    talk.merge(&mine);
+    talk.apply("a", false, &thing(""));
 }
 
 fn conflicts_under_a_long_name(bytes: usize) {
@@ -102,13 +124,17 @@ fn sets_of_numbers(bytes: usize) {
     dispute(&set(9_007_199_254_740_000), &set(9_007_199_254_741_001));
 }
 
-/// An object whose books a client has written.
-fn booked(entry: impl Fn(usize) -> String, bytes: usize) -> Stored {
+/// Lets a client write the books of an object, then applies and patches it.
+fn booked(bytes: usize, entry: impl Fn(usize) -> String) {
+    let entries = filled(bytes / 2, entry);
     let fields = filled(bytes / 4, |index| format!(r#""x{index}":"a""#));
-    let mut sent = thing(&format!(r#""entries":{{{fields}}}"#));
-    let entries = format!("[{}]", filled(bytes / 2, entry));
-    sent["metadata"]["managedFields"] = serde_json::from_str(&entries).expect("a case is JSON");
-    Stored::nothing(THING).updated(&sent, "a", "")
+    let mut talk = Talk::new();
+    talk.apply("a", false, &thing(&format!(r#""entries":{{{fields}}}"#)));
+    talk.merge(&format!(r#"{{"metadata":{{"managedFields":[{entries}]}}}}"#));
+    let one = thing(r#""entries":{"x1":"b"}"#);
+    talk.apply("m0", false, &one);
+    talk.apply("m0", true, &one);
+    talk.merge(r#"{"spec":{"entries":{"x2":"c"}}}"#);
 }
 
 fn entry(index: usize, operation: &str, version: &str) -> String {
@@ -117,30 +143,27 @@ fn entry(index: usize, operation: &str, version: &str) -> String {
     )
 }
 
-fn write_after(stored: Stored) {
-    let one = thing(r#""entries":{"x1":"b"}"#);
-    let stored = stored.applied(&one, "m0", "", Force::No);
-    let stored = stored.applied(&one, "m0", "", Force::Yes);
-    let _ = stored.updated(&one, "u", "");
-}
-
 fn managers_that_apply(bytes: usize) {
-    write_after(booked(|index| entry(index, "Apply", "v1"), bytes));
+    booked(bytes, |index| entry(index, "Apply", "v1"));
 }
 
 fn managers_that_update(bytes: usize) {
-    write_after(booked(|index| entry(index, "Update", "v1"), bytes));
+    booked(bytes, |index| entry(index, "Update", "v1"));
 }
 
 fn managers_of_another_version(bytes: usize) {
-    write_after(booked(|index| entry(index, "Apply", "v2"), bytes));
+    booked(bytes, |index| entry(index, "Apply", "v2"));
+}
+
+fn managers_of_no_version(bytes: usize) {
+    booked(bytes, |index| entry(index, "Apply", &format!("v{index}")));
 }
 
 fn managers_of_a_scale(bytes: usize) {
     let entries = format!("[{}]", filled(bytes, |index| entry(index, "Apply", "v1")));
     let managed: Value = serde_json::from_str(&entries).expect("a case is JSON");
     let managed = ManagedFields::parse(&managed).expect("they are managers");
-    let size = concert_merge::FieldSet::of(&[&["spec", "size"]]);
+    let size = FieldSet::of(&[&["spec", "size"]]);
     let paths = [ReplicasPath { api_version: "g.example/v1", path: Some(&size) }];
     let scale = managed.to_scale(&paths);
     let back = managed.from_scale(&scale, "g.example/v1", &paths);
@@ -153,31 +176,29 @@ fn managers_of_a_scale(bytes: usize) {
     let _ = managed.from_scale(&others, "g.example/v1", &paths);
 }
 
-fn sets(fields: &str) {
-    let fields: Value = serde_json::from_str(&format!("{{{fields}}}")).expect("a case is JSON");
-    if let Ok(set) = concert_merge::FieldSet::parse(&fields) {
-        check_set(&set);
-    }
-    let mut sent = thing("");
-    sent["metadata"]["managedFields"] = json!([{
-        "manager": "m", "operation": "Apply", "apiVersion": "g.example/v1", "fieldsType": "FieldsV1", "fieldsV1": fields,
-    }]);
-    write_after(Stored::nothing(THING).updated(&sent, "a", ""));
+/// One manager with such a set.
+fn set(bytes: usize, fields: &str) {
+    booked(bytes, |index| {
+        let fields = if index == 0 { fields } else { "" };
+        format!(
+            r#"{{"manager":"m{index}","operation":"Apply","apiVersion":"g.example/v1","fieldsType":"FieldsV1","fieldsV1":{{{fields}}}}}"#
+        )
+    });
 }
 
 fn keys_of_large_json(bytes: usize) {
-    sets(&format!(r#""k:{{\"a\":[{}]}}":{{}}"#, filled(bytes / 2, |_| "1".to_owned())));
-    sets(&filled(bytes, |index| format!(r#""k:{{\"a\":{index},\"b\":\"x\"}}":{{}}"#)));
+    set(64, &format!(r#""k:{{\"a\":[{}]}}":{{}}"#, filled(bytes / 2, |_| "1".to_owned())));
+    set(64, &filled(bytes, |index| format!(r#""k:{{\"a\":{index},\"b\":\"x\"}}":{{}}"#)));
 }
 
 fn values_that_are_one(bytes: usize) {
-    sets(&filled(bytes, |index| format!(r#""v:1.{}":{{}}"#, "0".repeat(index % 500))));
-    sets(&filled(bytes, |index| format!(r#""v:{}":{{}}"#, 9_007_199_254_740_992_usize + index)));
+    set(64, &filled(bytes, |index| format!(r#""v:1.{}":{{}}"#, "0".repeat(index % 500))));
+    set(64, &filled(bytes, |index| format!(r#""v:{}":{{}}"#, 9_007_199_254_740_992_usize + index)));
 }
 
 fn far_down_in_a_set(bytes: usize) {
     let one = format!("{}{}", r#"{"f:a":"#.repeat(90), format_args!("{{}}{}", "}".repeat(90)));
-    sets(&filled(bytes, |index| format!(r#""f:x{index}":{one}"#)));
+    set(64, &filled(bytes, |index| format!(r#""f:x{index}":{one}"#)));
 }
 
 fn requirements_of_a_selector(bytes: usize) {

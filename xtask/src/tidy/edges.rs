@@ -55,6 +55,7 @@ const ROOMS: &[(&str, Room)] = &[
     ("providers", Room::Provider),
     ("e2e", Room::Everything),
     ("bench", Room::Everything),
+    ("fuzz", Room::Everything),
     ("examples", Room::Everything),
 ];
 
