@@ -110,10 +110,10 @@ fn drop_unused(service: &mut Value, old: &Value) {
     let is_balanced = |service: &Value| service["spec"]["type"] == "LoadBalancer";
     for field in ["allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort"] {
         let is_same = service["spec"].get(field) == old["spec"].get(field);
-        if let Some(spec) = service["spec"].as_object_mut().filter(|_| is_same && is_balanced(old)) {
-            if spec.get("type").is_some_and(|kind| kind != "LoadBalancer") {
-                spec.remove(field);
-            }
+        if let Some(spec) = service["spec"].as_object_mut().filter(|_| is_same && is_balanced(old))
+            && spec.get("type").is_some_and(|kind| kind != "LoadBalancer")
+        {
+            spec.remove(field);
         }
     }
     let spec = &mut service["spec"];

@@ -53,10 +53,10 @@ impl ManagedFields {
         for entry in &self.entries {
             let Some(path) = path_at(paths, &entry.api_version) else { continue };
             let mut kept = entry.clone();
-            if let Some(path) = path.filter(|path| entry.fields.meets(path)) {
-                if rest.remove(&entry.identity()).is_none() {
-                    kept.lose(path);
-                }
+            if let Some(path) = path.filter(|path| entry.fields.meets(path))
+                && rest.remove(&entry.identity()).is_none()
+            {
+                kept.lose(path);
             }
             object.entries.push(kept);
         }
