@@ -25,7 +25,8 @@ const RECONCILERS: [&str; 2] = ["managed-reconciler", "dynamic-reconciler"];
 /// A request that takes long holds nobody up: others are answered, and the server stops when it is told to.
 fn a_long_request_does_not_hold_up_the_end(server: &ControlPlane) {
     let pattern = |number: usize| json!({"pattern": format!("^([a-z]{{1,9}}.?){{1,9}}x{number}$")});
-    let patterns: Vec<_> = (0..500).map(pattern).collect();
+    // The last one fits: of what is wrong only so much is told, and the rest not looked at.
+    let patterns: Vec<_> = (0..500).map(pattern).chain([json!({"pattern": "b$"})]).collect();
     let schema = json!({"type": "object", "properties": {"list": {"type": "array", "items": {
         "type": "string", "anyOf": patterns,
     }}}});

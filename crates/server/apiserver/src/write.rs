@@ -436,8 +436,7 @@ fn keep_metadata(target: &Target, object: &mut Value, old: &Value) {
         ("apps", "deployments") => &["labels"],
         ("", "pods") => &["ownerReferences"],
         (
-            "apiextensions.k8s.io"
-            | "flowcontrol.apiserver.k8s.io"
+            "flowcontrol.apiserver.k8s.io"
             | "internal.apiserver.k8s.io"
             | "resource.k8s.io"
             | "scheduling.k8s.io"
