@@ -17,8 +17,7 @@ pub(crate) struct Options {
     /// Whose tests
     suite: Suite,
     /// Run only tests whose name contains this
-    #[arg(default_value = "")]
-    filter: String,
+    filter: Option<String>,
     /// Run nothing: choose anew the versions of what the suite is built from
     #[arg(long)]
     lock: bool,
@@ -48,7 +47,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut command = child::cargo();
-    command.args(["test", "--package", "concert-e2e", "--test", options.suite.test(), "--", &options.filter]);
+    command.args(["test", "--package", "concert-e2e", "--test", options.suite.test(), "--"]);
+    command.args(&options.filter);
     for needed in tools::NEEDED {
         let tool = (needed.find)();
         match &tool {
