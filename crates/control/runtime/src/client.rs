@@ -9,6 +9,7 @@ mod gate;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -29,6 +30,7 @@ pub use gate::Attempt;
 
 use crate::metrics::Metrics;
 use crate::resource::{Resource, escape};
+use crate::scope::Form;
 use gate::GateLayer;
 
 /// How long a request may take, its answer included.
@@ -38,6 +40,8 @@ const MAX_ANSWER: usize = 512 << 20;
 /// Objects per page of a list, as client-go asks for.
 pub(crate) const PAGE: usize = 500;
 const JSON: &str = "application/json";
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// A way to the API. Cheap to clone.
 #[derive(Clone)]
@@ -45,6 +49,8 @@ pub struct Client {
     kube: kube::Client,
     world: World,
     settings: Arc<Settings>,
+    /// Whether this server has to be asked for lists page by page: known once for all who ask it.
+    in_pages: Arc<AtomicBool>,
 }
 
 #[derive(Clone)]
@@ -146,7 +152,8 @@ impl Client {
 
     fn assemble(kube: kube::Client, world: World, host: String) -> Self {
         let field_manager = "concert".to_owned();
-        Self { kube, world, settings: Arc::new(Settings { host, field_manager, deadline: DEADLINE, metrics: None }) }
+        let settings = Arc::new(Settings { host, field_manager, deadline: DEADLINE, metrics: None });
+        Self { kube, world, settings, in_pages: Arc::default() }
     }
 
     fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
@@ -211,9 +218,9 @@ impl Client {
     pub async fn list(&self, resource: &Resource, selection: &Selection) -> Result<Listing, ApiError> {
         let (mut objects, mut token) = (Vec::new(), String::new());
         loop {
-            let page = self.list_page(resource, selection, &token).await?;
+            let page = self.list_page(resource, selection, Form::Full, &token).await?;
             for item in page.items {
-                let object = crate::watch::ingest(resource, &item);
+                let object = Object::lean(&item, &resource.gvk);
                 let action = format!("list {}", resource.group_resource());
                 objects.push(object.map_err(|error| ApiError::parse(&action, false, &error))?);
             }
@@ -229,6 +236,7 @@ impl Client {
         &self,
         resource: &Resource,
         selection: &Selection,
+        form: Form,
         token: &str,
     ) -> Result<RawPage, ApiError> {
         let mut query = selection.query();
@@ -238,7 +246,11 @@ impl Client {
         }
         let path = format!("{}?{}", resource.collection(&selection.namespace), query.join("&"));
         let action = format!("list {}", resource.group_resource());
-        let body = self.send(Ask::new(Method::GET, path, action.clone())).await?;
+        let mut ask = Ask::new(Method::GET, path, action.clone());
+        if form == Form::Metadata {
+            ask.accept = METADATA_LIST;
+        }
+        let body = self.send(ask).await?;
         let page: Page<'_> = serde_json::from_slice(&body).map_err(|e| unreadable(&action, false, &e))?;
         let items = page.items.unwrap_or_default().into_iter().map(|item| body.slice_ref(item.get().as_bytes()));
         Ok(RawPage {
@@ -398,9 +410,22 @@ impl Client {
     }
 
     /// Opens a watch: its body goes on until the server ends it. Only the beginning of the answer has a deadline.
-    pub(crate) async fn open(&self, path: String, action: &str) -> Result<Body, ApiError> {
-        let response = self.exchange(Ask::new(Method::GET, path, action.to_owned())).await?;
-        Ok(response.into_body())
+    pub(crate) async fn open(&self, path: String, action: &str, form: Form) -> Result<Body, ApiError> {
+        let mut ask = Ask::new(Method::GET, path, action.to_owned());
+        if form == Form::Metadata {
+            ask.accept = METADATA;
+        }
+        Ok(self.exchange(ask).await?.into_body())
+    }
+
+    /// Whether the server is still believed to send lists as events.
+    pub(crate) fn lists_as_events(&self) -> bool {
+        !self.in_pages.load(Ordering::Relaxed)
+    }
+
+    /// The server turned out not to.
+    pub(crate) fn list_in_pages(&self) {
+        self.in_pages.store(true, Ordering::Relaxed);
     }
 
     fn writing(&self, path: String) -> String {
@@ -410,7 +435,7 @@ impl Client {
     async fn object(&self, resource: &Resource, ask: Ask<'_>) -> Result<Object, ApiError> {
         let (action, write) = (ask.action.clone(), ask.is_write());
         let body = self.send(ask).await?;
-        crate::watch::ingest(resource, &body).map_err(|error| ApiError::parse(&action, write, &error))
+        Object::lean(&body, &resource.gvk).map_err(|error| ApiError::parse(&action, write, &error))
     }
 
     /// Sends one request and gives the body of its answer, all under one deadline.

@@ -68,13 +68,16 @@ pub mod manager;
 pub mod metrics;
 pub mod reconciler;
 mod resource;
+mod scope;
 pub mod serve;
 pub mod tasks;
 pub mod trigger;
 pub mod watch;
 mod worker;
 
-pub use cache::{Cache, CacheState, Change, Informers};
+pub use cache::{
+    Cache, CacheState, Change, Find, Index, Informers, KindSettings, Narrowing, Transform, Undecodable, View,
+};
 pub use client::{ApiError, Client, ConnectError, Listing, Preconditions, Selection, Source};
 pub use concert_queue::{Backoff, Outcome, priority};
 pub use controller::{BuildError, Controller};
@@ -85,10 +88,11 @@ pub use manager::{Manager, ManagerError, ManagerSettings, Phase, Stop};
 pub use metrics::Metrics;
 pub use reconciler::{ReconcileError, Reconciler, Request, reconcile_fn};
 pub use resource::Resource;
+pub use scope::{Form, Scope};
 pub use serve::{Endpoint, Probes, ServeError};
 pub use tasks::TaskGroup;
 pub use trigger::{Mapping, Predicate};
-pub use watch::{Scope, Trouble};
+pub use watch::Trouble;
 
 /// An error with its sources, each said once.
 #[must_use]
