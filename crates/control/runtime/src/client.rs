@@ -1,11 +1,13 @@
 //! Requests to the API: one way in, in process or over a socket.
 //!
-//! A [`Client`] sends each request once, under a deadline, through the gate of its world. It never retries: who asks
-//! knows whether asking again is safe ([`ApiError::outcome_unknown`]).
+//! A [`Client`] sends each request once, under a deadline, through the gate of its world. It retries only if it is told to
+//! ([`Client::with_retries`]), and then only what is safe: who asks knows best what asking again would mean
+//! ([`ApiError::outcome_unknown`]).
 
 mod connect;
 mod error;
 mod gate;
+mod retry;
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use kube::client::Body;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
 pub use connect::{ConnectError, Source};
@@ -29,6 +32,7 @@ pub use error::{Answer, ApiError};
 pub use gate::Attempt;
 
 use crate::metrics::Metrics;
+use crate::objects::Patch;
 use crate::resource::{Resource, escape};
 use crate::scope::Form;
 use gate::GateLayer;
@@ -58,6 +62,7 @@ struct Settings {
     host: String,
     field_manager: String,
     deadline: Duration,
+    retries: bool,
     metrics: Option<Metrics>,
 }
 
@@ -116,12 +121,13 @@ pub(crate) struct RawPage {
 }
 
 /// One request before it becomes HTTP.
+#[derive(Clone)]
 struct Ask<'a> {
     method: Method,
     path: String,
     /// What it attempts, for error messages.
     action: String,
-    body: Option<(&'static str, Vec<u8>)>,
+    body: Option<(&'static str, Bytes)>,
     accept: &'a str,
 }
 
@@ -152,7 +158,7 @@ impl Client {
 
     fn assemble(kube: kube::Client, world: World, host: String) -> Self {
         let field_manager = "concert".to_owned();
-        let settings = Arc::new(Settings { host, field_manager, deadline: DEADLINE, metrics: None });
+        let settings = Arc::new(Settings { host, field_manager, deadline: DEADLINE, retries: false, metrics: None });
         Self { kube, world, settings, in_pages: Arc::default() }
     }
 
@@ -172,6 +178,13 @@ impl Client {
     #[must_use]
     pub fn with_deadline(self, deadline: Duration) -> Self {
         self.with(|settings| settings.deadline = deadline)
+    }
+
+    /// The same client, trying again what is safe to try again, as long as there is time: reads, and writes that the server
+    /// did not take.
+    #[must_use]
+    pub fn with_retries(self) -> Self {
+        self.with(|settings| settings.retries = true)
     }
 
     /// The same client, counting its requests in `rest_client_requests_total`.
@@ -203,8 +216,21 @@ impl Client {
     /// # Errors
     /// The kind is missing, we may not, or the server has trouble.
     pub async fn get(&self, resource: &Resource, key: &ObjectKey) -> Result<Option<Object>, ApiError> {
-        let action = format!("get {} {key}", resource.group_resource());
-        match self.object(resource, Ask::new(Method::GET, resource.path(key, None), action)).await {
+        self.get_part(resource, key, None).await
+    }
+
+    /// One object, or a subresource of it; `None` if there is none of that name.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub async fn get_part(
+        &self,
+        resource: &Resource,
+        key: &ObjectKey,
+        subresource: Option<&str>,
+    ) -> Result<Option<Object>, ApiError> {
+        let action = format!("get {} {key}", named(resource, subresource));
+        match self.object(resource, Ask::new(Method::GET, resource.path(key, subresource), action)).await {
             Ok(object) => Ok(Some(object)),
             Err(error) if error.is_not_found() && !error.is_kind_missing() => Ok(None),
             Err(error) => Err(error),
@@ -300,7 +326,7 @@ impl Client {
         patch: &Value,
         subresource: Option<&str>,
     ) -> Result<Object, ApiError> {
-        self.patch(resource, key, patch, subresource, "application/merge-patch+json").await
+        self.patch(resource, key, &Patch::raw_merge(patch.clone()), subresource).await
     }
 
     /// Applies a JSON patch (RFC 6902): an array of operations, `test` among them.
@@ -314,22 +340,36 @@ impl Client {
         patch: &Value,
         subresource: Option<&str>,
     ) -> Result<Object, ApiError> {
-        self.patch(resource, key, patch, subresource, "application/json-patch+json").await
+        self.patch(resource, key, &Patch::raw_json(patch.clone()), subresource).await
     }
 
-    async fn patch(
+    /// Changes an object, or a subresource of it; an apply may also create it.
+    ///
+    /// # Errors
+    /// As [`Client::merge_patch`]; a conflict if an apply meets fields of others.
+    pub async fn patch(
         &self,
         resource: &Resource,
         key: &ObjectKey,
-        patch: &Value,
+        patch: &Patch,
         subresource: Option<&str>,
-        kind: &'static str,
     ) -> Result<Object, ApiError> {
         let action = format!("patch {} {key}", named(resource, subresource));
         let path = self.writing(resource.path(key, subresource));
+        let path = if patch.is_forced() { format!("{path}&force=true") } else { path };
         let mut ask = Ask::new(Method::PATCH, path, action);
-        ask.body = Some((kind, patch.to_string().into_bytes()));
+        ask.body = Some((patch.content_type(), patch.body().to_string().into()));
         self.object(resource, ask).await
+    }
+
+    /// Deletes all objects of a namespace (of the cluster, if the kind has none) that a selection selects.
+    ///
+    /// # Errors
+    /// As [`Client::delete`].
+    pub async fn delete_all(&self, resource: &Resource, selection: &Selection) -> Result<(), ApiError> {
+        let path = format!("{}?{}", resource.collection(&selection.namespace), selection.query().join("&"));
+        let action = format!("delete all {}", resource.group_resource());
+        self.send(Ask::new(Method::DELETE, path, action)).await.map(drop)
     }
 
     /// Deletes an object, or begins to if it has finalizers.
@@ -438,14 +478,28 @@ impl Client {
         Object::lean(&body, &resource.gvk).map_err(|error| ApiError::parse(&action, write, &error))
     }
 
-    /// Sends one request and gives the body of its answer, all under one deadline.
+    /// Sends one request and gives the body of its answer, all under one deadline, tries included.
     async fn send(&self, ask: Ask<'_>) -> Result<Bytes, ApiError> {
         let (action, write, after) = (ask.action.clone(), ask.is_write(), self.settings.deadline);
+        let until = Instant::now() + after;
         let whole = async {
-            let response = self.exchange(ask).await?;
-            collect(response.into_body(), &action, write).await
+            for tries in 0.. {
+                let once = async {
+                    let response = self.exchange(ask.clone()).await?;
+                    collect(response.into_body(), &action, write).await
+                };
+                let error = match once.await {
+                    Err(error) if self.settings.retries => error,
+                    answer => return answer,
+                };
+                match retry::wait(&error, !write, tries) {
+                    Some(wait) if Instant::now() + wait < until => tokio::time::sleep(wait).await,
+                    _ => return Err(error),
+                }
+            }
+            unreachable!("tries are bounded by retry::wait")
         };
-        let answer = tokio::time::timeout(after, whole).await;
+        let answer = tokio::time::timeout_at(until, whole).await;
         answer.unwrap_or_else(|_| Err(ApiError::TimedOut { action: action.clone(), write, after }))
     }
 
@@ -495,7 +549,7 @@ impl Ask<'_> {
     }
 
     fn json(mut self, body: &Value) -> Self {
-        self.body = Some((JSON, body.to_string().into_bytes()));
+        self.body = Some((JSON, body.to_string().into()));
         self
     }
 

@@ -11,6 +11,7 @@
 //! | [`client`] | one request, once, under a deadline, through the gate |
 //! | [`watch`] | lists and watches; resumes by itself |
 //! | [`cache`] | what is known about a kind; one writer, many readers |
+//! | [`objects`] | objects of one kind, as a type: reads from the cache, writes to the server |
 //! | [`trigger`] | from a change to keys |
 //! | [`reconciler`] | what an author writes |
 //! | [`controller`] | sources + reconciler |
@@ -66,6 +67,7 @@ mod floors;
 pub mod lease;
 pub mod manager;
 pub mod metrics;
+pub mod objects;
 pub mod reconciler;
 mod resource;
 mod scope;
@@ -86,6 +88,7 @@ pub use events::{EventKind, Recorder};
 pub use lease::{Lease, LeaseError, LeaseSettings, Standing};
 pub use manager::{Manager, ManagerError, ManagerSettings, Phase, Stop};
 pub use metrics::Metrics;
+pub use objects::{Done, Objects, OwnError, Owner, Ownership, Patch, PatchError, set_owner};
 pub use reconciler::{ReconcileError, Reconciler, Request, reconcile_fn};
 pub use resource::Resource;
 pub use scope::{Form, Scope};

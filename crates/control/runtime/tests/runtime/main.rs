@@ -12,6 +12,7 @@ mod embedded;
 mod events;
 mod leases;
 mod managers;
+mod objects;
 mod reference;
 mod watches;
 
