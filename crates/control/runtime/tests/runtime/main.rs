@@ -12,6 +12,8 @@ mod events;
 mod leases;
 mod managers;
 mod reference;
+mod sources;
+mod turns;
 mod watches;
 
 use std::time::Duration;
