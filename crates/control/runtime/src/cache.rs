@@ -33,6 +33,24 @@ pub struct CacheState {
     pub skipped: u64,
 }
 
+/// What a cache looks like from outside: for metrics and the admin page.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CacheReport {
+    /// What it knows about.
+    pub scope: Scope,
+    /// How far it is.
+    pub state: CacheState,
+    /// How many objects it holds.
+    pub objects: usize,
+    /// How many bytes these are, if that is counted.
+    pub bytes: Option<u64>,
+    /// How long ago its watch was last heard of, if that is known.
+    pub lag: Option<std::time::Duration>,
+    /// How long it took to decode all that was heard, if that is measured.
+    pub decoding: Option<std::time::Duration>,
+}
+
 type Handler = Arc<dyn Fn(&Change) + Send + Sync>;
 
 struct Shared {
@@ -292,6 +310,23 @@ impl Informers {
         let states: Vec<_> = live.map(|(scope, alive)| (scope.clone(), Cache(alive))).collect();
         drop(state);
         states.into_iter().map(|(scope, cache)| (scope, cache.state())).collect()
+    }
+
+    /// What every cache looks like from outside, in the order of their scopes.
+    #[must_use]
+    pub fn reports(&self) -> Vec<CacheReport> {
+        let report = |cache: &Cache| CacheReport {
+            scope: cache.scope().clone(),
+            state: cache.state(),
+            objects: cache.len(),
+            bytes: None,
+            lag: None,
+            decoding: None,
+        };
+        let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let live: Vec<Cache> = state.caches.values().filter_map(Weak::upgrade).map(Cache).collect();
+        drop(state);
+        live.iter().map(report).collect()
     }
 
     /// Stops all watches and waits for them. What is known can still be read.

@@ -179,6 +179,12 @@ impl Client {
         &self.world
     }
 
+    /// The server it talks to, as host and port.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.settings.host
+    }
+
     /// The namespace of the kubeconfig's context, or of the pod; else `default`.
     #[must_use]
     pub fn default_namespace(&self) -> &str {

@@ -7,7 +7,9 @@ use concert_api::ObjectKey;
 use concert_queue::{Backoff, Settings};
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::{Cache, CacheState, Informers, Subscription};
+use crate::cache::{Cache, CacheState, Change, Informers, Origin, Subscription};
+use crate::cluster::Cluster;
+use crate::engine::KeyFilter;
 use crate::floors::Freshness;
 use crate::metrics::Metrics;
 use crate::reconciler::{AnyReconciler, Reconciler};
@@ -32,9 +34,13 @@ pub enum BuildError {
     /// `when` qualifies a source.
     #[error("cannot build controller \"{0}\": when was called before any source")]
     WhenWithoutSource(String),
+    /// `in_cluster` qualifies a source.
+    #[error("cannot build controller \"{0}\": in_cluster was called before any source")]
+    InClusterWithoutSource(String),
 }
 
 /// A controller, ready to be run by an [`Engine`](crate::Engine).
+#[derive(Clone)]
 pub struct Controller {
     name: Arc<str>,
     triggers: Vec<Trigger>,
@@ -79,17 +85,18 @@ impl Controller {
     }
 
     /// Opens its caches and connects triggers to a queue. From here on the queue fills.
-    pub(crate) fn warm(self, informers: &Informers, metrics: &Metrics) -> Warm {
+    pub(crate) fn warm(self, informers: &Informers, metrics: &Metrics, ours: KeyFilter) -> Warm {
         let counted = metrics.controller(&self.name, self.workers);
         let intake = Arc::new(Intake::new(self.settings, counted.clone()));
-        let caches: Vec<Cache> = self.triggers.iter().map(|trigger| informers.cache(trigger.scope.clone())).collect();
+        let open = |trigger: &Trigger| trigger.informers.as_ref().unwrap_or(informers).cache(trigger.scope.clone());
+        let caches: Vec<Cache> = self.triggers.iter().map(open).collect();
         let own = self.triggers.iter().position(|trigger| trigger.role == Role::For).map(|at| caches[at].clone());
         let freshness = Arc::new(Freshness::new(informers.client().clone(), caches.clone(), own));
         let connect = |(trigger, cache): (Trigger, &Cache)| {
             let intake = Arc::clone(&intake);
             cache.subscribe(move |change| intake.add(trigger.fire(change)))
         };
-        let subscriptions = self.triggers.into_iter().zip(&caches).map(connect).collect();
+        let subscriptions = self.triggers.iter().cloned().zip(&caches).map(connect).collect();
         let observed = Arc::clone(&intake);
         metrics.observe(&format!("controller {}", self.name), move |_| observed.observe());
         let workers = Workers {
@@ -102,8 +109,9 @@ impl Controller {
             reconciler: self.reconciler,
             metrics: counted,
             world: informers.client().world().clone(),
+            ours,
         };
-        Warm { workers, caches, subscriptions }
+        Warm { workers, triggers: self.triggers.into(), caches, subscriptions }
     }
 }
 
@@ -116,6 +124,7 @@ impl std::fmt::Debug for Controller {
 /// A controller whose queue fills but whose workers have not begun.
 pub(crate) struct Warm {
     workers: Workers,
+    triggers: Arc<[Trigger]>,
     caches: Vec<Cache>,
     subscriptions: Vec<Subscription>,
 }
@@ -124,6 +133,7 @@ pub(crate) struct Warm {
 #[derive(Clone)]
 pub(crate) struct View {
     intake: Arc<Intake>,
+    triggers: Arc<[Trigger]>,
     caches: Vec<Cache>,
 }
 
@@ -132,12 +142,28 @@ impl View {
         self.caches.iter().map(|cache| (cache.scope().clone(), cache.state())).collect()
     }
 
-    pub(crate) fn in_flight(&self) -> Vec<ObjectKey> {
+    pub(crate) fn in_flight(&self) -> Vec<(ObjectKey, Duration)> {
         self.intake.in_flight()
     }
 
     pub(crate) fn depth(&self) -> (usize, usize) {
         self.intake.depth()
+    }
+
+    pub(crate) fn oldest(&self) -> Option<Duration> {
+        self.intake.oldest()
+    }
+
+    /// Has all that is known start turns of these keys, as if the controller had just begun.
+    pub(crate) fn replay(&self, keys: &dyn Fn(&ObjectKey) -> bool) {
+        for (trigger, cache) in self.triggers.iter().zip(&self.caches) {
+            for object in cache.list() {
+                let (key, origin) = (object.key(), Origin::Initial);
+                let mut wanted = trigger.fire(&Change { key, old: None, new: Some(object), origin });
+                wanted.keys.retain(|key| keys(key));
+                self.intake.add(wanted);
+            }
+        }
     }
 
     /// Puts a key in the queue from outside.
@@ -150,12 +176,13 @@ impl View {
 
 impl Warm {
     pub(crate) fn view(&self) -> View {
-        View { intake: Arc::clone(&self.workers.intake), caches: self.caches.clone() }
+        let (intake, triggers) = (Arc::clone(&self.workers.intake), Arc::clone(&self.triggers));
+        View { intake, triggers, caches: self.caches.clone() }
     }
 
     /// Waits for every source, then for `go`, then works until `cancel`, then drains.
     pub(crate) async fn run(self, go: CancellationToken, cancel: CancellationToken) {
-        let Self { workers, caches, subscriptions } = self;
+        let Self { workers, caches, subscriptions, .. } = self;
         let ready = async {
             for cache in &caches {
                 cache.synced().await;
@@ -186,7 +213,7 @@ impl Builder {
     }
 
     fn source(mut self, scope: Scope, mapping: Mapping, role: Role) -> Self {
-        self.triggers.push(Trigger { scope, mapping, predicates: Vec::new(), role });
+        self.triggers.push(Trigger { scope, informers: None, mapping, predicates: Vec::new(), role });
         self
     }
 
@@ -218,6 +245,15 @@ impl Builder {
         match self.triggers.last_mut() {
             Some(trigger) => trigger.predicates.push(predicate),
             None => self.fault(BuildError::WhenWithoutSource),
+        }
+        self
+    }
+
+    /// The source named last is in another cluster than the process's own.
+    pub fn in_cluster(mut self, cluster: &Cluster) -> Self {
+        match self.triggers.last_mut() {
+            Some(trigger) => trigger.informers = Some(cluster.informers().clone()),
+            None => self.fault(BuildError::InClusterWithoutSource),
         }
         self
     }

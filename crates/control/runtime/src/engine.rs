@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use concert_api::ObjectKey;
 use tokio_util::sync::CancellationToken;
@@ -35,8 +36,10 @@ pub struct ControllerState {
     pub ready: usize,
     /// How many keys wait for their time.
     pub waiting: usize,
-    /// The keys being reconciled.
-    pub in_flight: Vec<ObjectKey>,
+    /// How long the key that has been ready longest has been so.
+    pub oldest: Option<Duration>,
+    /// The keys being reconciled, and for how long.
+    pub in_flight: Vec<(ObjectKey, Duration)>,
 }
 
 impl ControllerState {
@@ -48,6 +51,8 @@ impl ControllerState {
 }
 
 struct Running {
+    /// What it was made from, to make it anew.
+    controller: Controller,
     view: View,
     stop: CancellationToken,
     ended: CancellationToken,
@@ -56,8 +61,13 @@ struct Running {
 struct State {
     controllers: BTreeMap<String, Running>,
     tasks: TaskGroup,
+    go: CancellationToken,
+    ours: KeyFilter,
     stopped: bool,
 }
+
+/// Which keys are this process's to work on.
+pub(crate) type KeyFilter = Arc<dyn Fn(&ObjectKey) -> bool + Send + Sync>;
 
 /// The controllers of a process. Cheap to clone. Adding warms a controller up: its caches and queue fill at once,
 /// its workers begin with [`Engine::go`] (when the process leads).
@@ -65,7 +75,6 @@ struct State {
 pub struct Engine {
     informers: Informers,
     metrics: Metrics,
-    go: CancellationToken,
     state: Arc<Mutex<State>>,
 }
 
@@ -74,8 +83,10 @@ impl Engine {
     #[must_use]
     pub fn new(informers: Informers, metrics: Metrics) -> Self {
         let tasks = TaskGroup::new(CancellationToken::new());
-        let state = State { controllers: BTreeMap::new(), tasks, stopped: false };
-        Self { informers, metrics, go: CancellationToken::new(), state: Arc::new(Mutex::new(state)) }
+        let (controllers, go, ours): (_, _, KeyFilter) =
+            (BTreeMap::new(), CancellationToken::new(), Arc::new(|_| true));
+        let state = State { controllers, tasks, go, ours, stopped: false };
+        Self { informers, metrics, state: Arc::new(Mutex::new(state)) }
     }
 
     /// The caches that its controllers share.
@@ -90,7 +101,7 @@ impl Engine {
 
     /// Lets workers begin, of controllers that are there and of those to come.
     pub fn go(&self) {
-        self.go.cancel();
+        self.state().go.cancel();
     }
 
     /// Adds a controller. Must be called within a tokio runtime.
@@ -106,17 +117,62 @@ impl Engine {
         if state.controllers.contains_key(&name) {
             return Err(EngineError::NameInUse(name));
         }
+        let running = self.start(&mut state, controller);
+        state.controllers.insert(name, running);
+        Ok(())
+    }
+
+    /// Warms a controller up and has it wait for its turn.
+    fn start(&self, state: &mut State, controller: Controller) -> Running {
         let (stop, ended) = (state.tasks.token().child_token(), CancellationToken::new());
-        let warm = controller.warm(&self.informers, &self.metrics);
+        let warm = controller.clone().warm(&self.informers, &self.metrics, Arc::clone(&state.ours));
         let view = warm.view();
         let guard = ended.clone().drop_guard();
-        let (go, cancel) = (self.go.clone(), stop.clone());
-        state.tasks.spawn(format!("controller {name}"), async move {
+        let (go, cancel) = (state.go.clone(), stop.clone());
+        state.tasks.spawn(format!("controller {}", controller.name()), async move {
             let _ends_whatever_happens = guard;
             warm.run(go, cancel).await;
         });
-        state.controllers.insert(name, Running { view, stop, ended });
-        Ok(())
+        Running { controller, view, stop, ended }
+    }
+
+    /// Has controllers that are added from now on work only on some keys. What a filter turns away is not kept: when
+    /// it lets more through, [`Engine::replay`] tells.
+    pub fn only(&self, keys: impl Fn(&ObjectKey) -> bool + Send + Sync + 'static) {
+        self.state().ours = Arc::new(keys);
+    }
+
+    /// Has every controller look at all of these keys that it knows of.
+    pub fn replay(&self, keys: impl Fn(&ObjectKey) -> bool) {
+        for (_, view) in self.views() {
+            view.replay(&keys);
+        }
+    }
+
+    /// Whether a key of these is being reconciled.
+    pub fn works_on(&self, keys: impl Fn(&ObjectKey) -> bool) -> bool {
+        self.views().iter().any(|(_, view)| view.in_flight().iter().any(|(key, _)| keys(key)))
+    }
+
+    /// Ends every reconcile where it is. Controllers then wait, warm, for the next [`Engine::go`] and begin from the
+    /// start: for a process that was deposed and may lead again.
+    pub fn stand_by(&self) {
+        let mut state = self.state();
+        if state.stopped {
+            return;
+        }
+        state.go = CancellationToken::new();
+        let ended = std::mem::replace(&mut state.tasks, TaskGroup::new(CancellationToken::new()));
+        let controllers = std::mem::take(&mut state.controllers);
+        // The new ones hold the caches before the old ones let go of them.
+        for (name, Running { controller, stop, .. }) in controllers {
+            if !stop.is_cancelled() {
+                let running = self.start(&mut state, controller);
+                state.controllers.insert(name, running);
+            }
+        }
+        drop(state);
+        drop(ended);
     }
 
     /// Removes a controller: no new reconcile begins, and it returns when the running ones have come to their end.
@@ -134,16 +190,18 @@ impl Engine {
         true
     }
 
+    fn views(&self) -> Vec<(String, View)> {
+        self.state().controllers.iter().map(|(name, running)| (name.clone(), running.view.clone())).collect()
+    }
+
     /// How every controller is doing, in the order of their names.
     #[must_use]
     pub fn list(&self) -> Vec<ControllerState> {
-        let views: Vec<(String, View)> =
-            self.state().controllers.iter().map(|(name, running)| (name.clone(), running.view.clone())).collect();
         let look = |(name, view): (String, View)| {
-            let (ready, waiting) = view.depth();
-            ControllerState { name, sources: view.sources(), ready, waiting, in_flight: view.in_flight() }
+            let ((ready, waiting), oldest) = (view.depth(), view.oldest());
+            ControllerState { name, sources: view.sources(), ready, waiting, oldest, in_flight: view.in_flight() }
         };
-        views.into_iter().map(look).collect()
+        self.views().into_iter().map(look).collect()
     }
 
     /// Has a controller look at a key although nothing is known to have changed. `false` if there is no such controller.
@@ -175,9 +233,8 @@ impl Engine {
     /// What is in flight, as `controller key`: what holds up a drain.
     #[must_use]
     pub fn busy(&self) -> Vec<String> {
-        let busy = |state: ControllerState| {
-            let ControllerState { name, in_flight, .. } = state;
-            in_flight.into_iter().map(move |key| format!("{name} {key}")).collect::<Vec<_>>()
+        let busy = |ControllerState { name, in_flight, .. }: ControllerState| {
+            in_flight.into_iter().map(move |(key, _)| format!("{name} {key}")).collect::<Vec<_>>()
         };
         self.list().into_iter().flat_map(busy).collect()
     }

@@ -16,7 +16,8 @@
 //! | [`controller`] | sources + reconciler |
 //! | [`engine`] | controllers that come and go |
 //! | [`manager`] | a process: order of start and stop, signals, leadership |
-//! | [`lease`] | leader election |
+//! | [`lease`], [`shards`] | leader election, one leader or a share for each |
+//! | [`cluster`] | several API servers |
 //! | [`events`] | Kubernetes Events for users |
 //! | [`metrics`], [`serve`] | numbers and probes over HTTP |
 //! | [`tasks`] | the only place that spawns |
@@ -57,8 +58,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod admin;
 pub mod cache;
 pub mod client;
+pub mod cluster;
 pub mod controller;
 pub mod engine;
 pub mod events;
@@ -69,23 +72,26 @@ pub mod metrics;
 pub mod reconciler;
 mod resource;
 pub mod serve;
+pub mod shards;
 pub mod tasks;
 pub mod trigger;
 pub mod watch;
 mod worker;
 
-pub use cache::{Cache, CacheState, Change, Informers};
+pub use cache::{Cache, CacheReport, CacheState, Change, Informers};
 pub use client::{ApiError, Client, ConnectError, Listing, Preconditions, Selection, Source};
+pub use cluster::{Cluster, ClusterError, Clusters, Mapper};
 pub use concert_queue::{Backoff, Outcome, priority};
 pub use controller::{BuildError, Controller};
 pub use engine::{ControllerState, Engine, EngineError};
 pub use events::{EventKind, Recorder};
 pub use lease::{Lease, LeaseError, LeaseSettings, Standing};
-pub use manager::{Manager, ManagerError, ManagerSettings, Phase, Stop};
+pub use manager::{Grace, HeldUp, Manager, ManagerError, ManagerSettings, OnLost, Phase, Runnable, Stop, repeatable};
 pub use metrics::Metrics;
 pub use reconciler::{ReconcileError, Reconciler, Request, reconcile_fn};
 pub use resource::Resource;
 pub use serve::{Endpoint, Probes, ServeError};
+pub use shards::{ShardSettings, Shards};
 pub use tasks::TaskGroup;
 pub use trigger::{Mapping, Predicate};
 pub use watch::{Scope, Trouble};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use concert_api::{Object, ObjectKey};
 use concert_queue::priority;
 
-use crate::cache::{Change, Origin, Verb};
+use crate::cache::{Change, Informers, Origin, Verb};
 use crate::resource::Resource;
 use crate::watch::Scope;
 
@@ -117,6 +117,8 @@ impl Mapping {
 #[derive(Clone)]
 pub struct Trigger {
     pub(crate) scope: Scope,
+    /// Of another cluster than the process's own.
+    pub(crate) informers: Option<Informers>,
     pub(crate) mapping: Mapping,
     pub(crate) predicates: Vec<Predicate>,
     pub(crate) role: Role,
@@ -187,7 +189,7 @@ mod tests {
 
     fn fire(mapping: Mapping, predicates: Vec<Predicate>, change: &Change) -> Vec<String> {
         let scope = Resource::namespaced(Gvk::new("", "v1", "Pod"), "pods").into();
-        let trigger = Trigger { scope, mapping, predicates, role: Role::Owns };
+        let trigger = Trigger { scope, informers: None, mapping, predicates, role: Role::Owns };
         trigger.fire(change).keys.iter().map(ToString::to_string).collect()
     }
 

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use crate::engine::KeyFilter;
 use crate::floors::Freshness;
 use crate::metrics::{self, ControllerMetrics};
 use crate::reconciler::{AnyReconciler, ReconcileError, Request};
@@ -131,15 +132,20 @@ impl Intake {
         }
     }
 
-    /// The keys in flight, in order.
-    pub(crate) fn in_flight(&self) -> Vec<ObjectKey> {
-        self.desk().flights.keys().cloned().collect()
+    /// The keys in flight, in order, and how long they have been.
+    pub(crate) fn in_flight(&self) -> Vec<(ObjectKey, Duration)> {
+        self.desk().flights.iter().map(|(key, flight)| (key.clone(), flight.since.elapsed())).collect()
     }
 
     /// How many keys are ready, and how many wait.
     pub(crate) fn depth(&self) -> (usize, usize) {
         let desk = self.desk();
         (desk.queue.len(), desk.queue.waiting())
+    }
+
+    /// How long the key that has been ready longest has been so.
+    pub(crate) fn oldest(&self) -> Option<Duration> {
+        self.desk().queue.oldest(self.now())
     }
 
     /// Sets the gauges that are only looked at when somebody asks.
@@ -164,6 +170,8 @@ pub(crate) struct Workers {
     pub(crate) reconciler: Arc<dyn AnyReconciler>,
     pub(crate) metrics: ControllerMetrics,
     pub(crate) world: World,
+    /// Which keys are this process's to work on.
+    pub(crate) ours: KeyFilter,
 }
 
 /// How one turn ended.
@@ -209,10 +217,22 @@ impl Workers {
     fn start_turns(&self, turns: &mut TaskGroup<Turn>) {
         while turns.len() < self.count {
             let Some(taken) = self.intake.desk().take(self.intake.now()) else { return };
+            // Asked after it is in flight: who hands keys over first closes the filter, then waits for flights.
+            if !(self.ours)(&taken.key) {
+                self.turn_away(&taken.key);
+                continue;
+            }
             self.metrics.taken(taken.waited);
             let name = taken.key.to_string();
             turns.spawn(name, self.turn(taken, turns.token().clone()));
         }
+    }
+
+    /// A key that another process works on: should it come to this one, it is told again.
+    fn turn_away(&self, key: &ObjectKey) {
+        let (mut desk, now) = (self.intake.desk(), self.intake.now());
+        desk.land(key, now);
+        desk.queue.done(key, Outcome::Done, now);
     }
 
     /// One turn of one key, fenced: whatever happens inside, it comes back with an end.

@@ -3,8 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use concert_runtime::manager::Context;
 use concert_runtime::{
-    Controller, LeaseSettings, Manager, ManagerError, ManagerSettings, Outcome, Phase, Standing, Stop, reconcile_fn,
+    Controller, Grace, LeaseSettings, Manager, ManagerError, ManagerSettings, Outcome, Phase, Standing, Stop,
+    reconcile_fn,
 };
 use concert_world::{Call, Gate, Verdict, World};
 use tokio::time::Instant;
@@ -19,9 +21,9 @@ async fn manager(settings: ManagerSettings) -> Manager {
     Manager::new(Server::new().await.client(&World::simulated(1)), settings)
 }
 
-fn note(manager: &mut Manager, phase: Phase, log: &Log) {
+fn note(manager: &Manager, phase: Phase, log: &Log) {
     let log = Arc::clone(log);
-    manager.add(phase, format!("{phase:?}"), move |mut context| async move {
+    let noting = move |mut context: Context| async move {
         log.lock().unwrap().push(format!("start {phase:?}"));
         tokio::time::sleep(Duration::from_secs(1)).await;
         context.ready();
@@ -29,7 +31,8 @@ fn note(manager: &mut Manager, phase: Phase, log: &Log) {
         tokio::time::sleep(Duration::from_secs(1)).await;
         log.lock().unwrap().push(format!("stop {phase:?}"));
         Ok(())
-    });
+    };
+    manager.add(phase, format!("{phase:?}"), noting).unwrap();
 }
 
 fn stop() -> (Stop, CancellationToken, CancellationToken) {
@@ -44,9 +47,9 @@ async fn after<T>(wait: Duration, then: impl FnOnce() -> T) -> T {
 
 #[tokio::test(start_paused = true)]
 async fn phases_start_and_stop_in_their_order() {
-    let (log, mut manager) = (Log::default(), manager(ManagerSettings::new("m")).await);
-    for phase in [Phase::Elected, Phase::Always, Phase::Caches, Phase::Servers] {
-        note(&mut manager, phase, &log);
+    let (log, manager) = (Log::default(), manager(ManagerSettings::new("m")).await);
+    for phase in Phase::START.into_iter().rev() {
+        note(&manager, phase, &log);
     }
     let standing = manager.standing();
     let (stop, drain, _) = stop();
@@ -58,15 +61,15 @@ async fn phases_start_and_stop_in_their_order() {
         })
     );
     ended.unwrap();
-    let expected = ["start Servers", "start Caches", "start Always", "start Elected"];
-    let stops = ["stop Always", "stop Elected", "stop Caches", "stop Servers"];
-    assert_eq!(*log.lock().unwrap(), [expected, stops].concat());
+    let starts = ["start Servers", "start Webhooks", "start Caches", "start Always", "start Warmup", "start Elected"];
+    let stops = ["stop Always", "stop Warmup", "stop Elected", "stop Caches", "stop Webhooks", "stop Servers"];
+    assert_eq!(*log.lock().unwrap(), [starts, stops].concat());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_component_that_fails_stops_the_process() {
-    let mut manager = manager(ManagerSettings::new("m")).await;
-    manager.add(Phase::Always, "watcher", |_| async { Err("no luck".into()) });
+    let manager = manager(ManagerSettings::new("m")).await;
+    manager.add(Phase::Always, "watcher", |_: Context| async { Err("no luck".into()) }).unwrap();
     let error = manager.run(stop().0).await.unwrap_err();
     assert_eq!(error.to_string(), "watcher failed: no luck");
 }
@@ -82,7 +85,7 @@ async fn never_done(manager: &Manager) {
 }
 
 /// A process whose only reconcile takes for ever.
-async fn stuck(grace: Duration, abort_after: Option<Duration>) -> (Result<(), ManagerError>, Duration) {
+async fn stuck(grace: Grace, abort_after: Option<Duration>) -> (Result<(), ManagerError>, Duration) {
     let manager = manager(ManagerSettings { grace, ..ManagerSettings::new("m") }).await;
     never_done(&manager).await;
     let (stop, drain, abort) = stop();
@@ -101,15 +104,15 @@ async fn stuck(grace: Duration, abort_after: Option<Duration>) -> (Result<(), Ma
 
 #[tokio::test(start_paused = true)]
 async fn a_drain_says_what_held_it_up() {
-    let (ended, took) = stuck(Duration::from_secs(30), None).await;
+    let (ended, took) = stuck(Grace::For(Duration::from_secs(30)), None).await;
     let message = ended.unwrap_err().to_string();
-    assert!(message.contains("files default/a"), "{message}");
+    assert!(message.ends_with("still running: files default/a (for 35.0 s)"), "{message}");
     assert!((30..36).contains(&took.as_secs()), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_second_signal_aborts() {
-    let (ended, took) = stuck(Duration::from_secs(30), Some(Duration::from_secs(1))).await;
+    let (ended, took) = stuck(Grace::For(Duration::from_secs(30)), Some(Duration::from_secs(1))).await;
     assert!(matches!(ended, Err(ManagerError::Drain { .. })));
     assert!(took < Duration::from_secs(3), "{took:?}");
 }
