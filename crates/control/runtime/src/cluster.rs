@@ -50,7 +50,7 @@ impl Cluster {
     pub(crate) fn new(name: &str, client: Client, metrics: &Metrics, component: &str) -> (Self, Teller) {
         let client = client.with_metrics(metrics);
         let informers = Informers::new(client.clone());
-        let (recorder, teller) = Recorder::new(client.clone(), component);
+        let (recorder, teller) = Recorder::counting(client.clone(), component, metrics.events(name));
         let mapper = Mapper::new(client.clone());
         let observed = informers.clone();
         let label = name.to_owned();
@@ -166,7 +166,7 @@ impl Clusters {
         };
         ended.cancelled().await;
         self.metrics.forget(&format!("cluster {name}"));
-        self.metrics.forget_caches(name);
+        self.metrics.forget_cluster(name);
         self.state().present.remove(name);
         tracing::info!(cluster = name, "cluster removed");
         true

@@ -297,8 +297,8 @@ impl House {
             };
             if !all_stopped {
                 let held_up = self.abort_row(row, began).await;
-                // What had no time to stop is not to blame.
-                held_up_by.extend(held_up.into_iter().filter(|_| had_time));
+                // What had no time to stop is not to blame, unless it was at work.
+                held_up_by.extend(held_up.into_iter().filter(|held_up| had_time || held_up.key.is_some()));
             }
         }
         self.beside.token().cancel();

@@ -13,12 +13,18 @@ use prometheus_client::registry::Registry;
 
 use super::{Metrics, Named};
 use crate::cache::CacheReport;
+use crate::events::EventCounters;
 use crate::watch::Trouble;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, EncodeLabelSet)]
 struct OfCache {
     cluster: String,
     scope: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfCluster {
+    cluster: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -47,6 +53,9 @@ pub(super) struct HouseFamilies {
     election_failures: Family<Named, Counter>,
     shards: Family<Named, Gauge>,
     rejoins: Counter,
+    events_dropped: Family<OfCluster, Counter>,
+    events_silenced: Family<OfCluster, Counter>,
+    events_failed: Family<OfCluster, Counter>,
     /// The caches that have gauges.
     shown: Mutex<BTreeSet<OfCache>>,
 }
@@ -61,6 +70,17 @@ impl HouseFamilies {
         );
         registry.register("concert_rejoins", "Times this process was deposed and ran again", self.rejoins.clone());
         registry.register("concert_shards_held", "Shards that this process holds", self.shards.clone());
+        for (name, help, events) in [
+            ("concert_events_dropped", "Events not told because too many waited to be sent", &self.events_dropped),
+            (
+                "concert_events_silenced",
+                "Events not told because too many were about one object",
+                &self.events_silenced,
+            ),
+            ("concert_events_failed", "Events that the server did not take", &self.events_failed),
+        ] {
+            registry.register(name, help, events.clone());
+        }
         registry.register("concert_cache_objects", "Objects in a cache", self.objects.clone());
         registry.register("concert_cache_bytes", "Bytes of the objects in a cache", self.bytes.clone());
         registry.register("concert_cache_synced", "Whether a cache has been complete once", self.synced.clone());
@@ -90,6 +110,16 @@ impl Metrics {
 
     pub(crate) fn shards(&self, name: &str, held: usize) {
         self.house().shards.get_or_create(&Named { name: name.to_owned() }).set(number(held as u64));
+    }
+
+    /// What counts the events of a cluster.
+    pub(crate) fn events(&self, cluster: &str) -> EventCounters {
+        let (house, of) = (self.house(), OfCluster { cluster: cluster.to_owned() });
+        EventCounters {
+            dropped: house.events_dropped.get_or_create_owned(&of),
+            silenced: house.events_silenced.get_or_create_owned(&of),
+            failed: house.events_failed.get_or_create_owned(&of),
+        }
     }
 
     pub(crate) fn rejoined(&self) {
@@ -123,8 +153,17 @@ impl Metrics {
         }
     }
 
+    /// Shows nothing more of a cluster that has gone.
+    pub(crate) fn forget_cluster(&self, cluster: &str) {
+        self.forget_caches(cluster);
+        let (house, of) = (self.house(), OfCluster { cluster: cluster.to_owned() });
+        for events in [&house.events_dropped, &house.events_silenced, &house.events_failed] {
+            events.remove(&of);
+        }
+    }
+
     /// Shows a cluster's caches no longer: what was there at the last scrape may be gone.
-    pub(crate) fn forget_caches(&self, cluster: &str) {
+    fn forget_caches(&self, cluster: &str) {
         let house = self.house();
         let mut shown = house.shown.lock().unwrap_or_else(PoisonError::into_inner);
         for of in shown.extract_if(.., |of| of.cluster == cluster) {

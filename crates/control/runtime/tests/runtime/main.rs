@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+mod admin;
 mod clients;
 mod controllers;
 mod determinism;
@@ -12,6 +13,7 @@ mod events;
 mod leases;
 mod managers;
 mod reference;
+mod shards;
 mod watches;
 
 use std::time::Duration;
