@@ -20,6 +20,7 @@
 //! | [`cluster`] | several API servers |
 //! | [`events`] | Kubernetes Events for users |
 //! | [`metrics`], [`serve`] | numbers and probes over HTTP |
+//! | [`telemetry`] | spans, and where they go |
 //! | [`tasks`] | the only place that spawns |
 //!
 //! It knows no API server: it is given a tower service or a kubeconfig ([`Client`]). A controller that counts its
@@ -74,6 +75,7 @@ mod resource;
 pub mod serve;
 pub mod shards;
 pub mod tasks;
+pub mod telemetry;
 pub mod trigger;
 pub mod watch;
 mod worker;

@@ -14,6 +14,7 @@ mod leases;
 mod managers;
 mod reference;
 mod shards;
+mod spans;
 mod watches;
 
 use std::time::Duration;
