@@ -18,7 +18,9 @@ mod store;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use concert_api::{Object, ObjectKey, OwnerReference};
 use tokio::sync::watch;
@@ -52,6 +54,24 @@ pub struct CacheState {
     pub skipped: u64,
     /// When anything was heard from the server last.
     pub heard: Option<Instant>,
+}
+
+/// What a cache looks like from outside: for metrics and the admin page.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CacheReport {
+    /// What it knows about.
+    pub scope: Scope,
+    /// How far it is.
+    pub state: CacheState,
+    /// How many objects it holds.
+    pub objects: usize,
+    /// How many bytes of JSON these are.
+    pub bytes: usize,
+    /// How long ago its watch was last heard of, if it ever was.
+    pub lag: Option<Duration>,
+    /// How long it took to read and keep all that arrived.
+    pub decoding: Duration,
 }
 
 /// How far the watches of a cache are, by namespace; the empty one is all of them.
@@ -91,6 +111,8 @@ struct Shared {
     feeds: Mutex<BTreeMap<String, CancellationToken>>,
     spawner: Spawner,
     memo: Memo,
+    /// Nanoseconds.
+    decoding: AtomicU64,
     stop: CancellationToken,
 }
 
@@ -214,6 +236,16 @@ impl Cache {
 
     fn read<T>(&self, read: impl FnOnce(&Store) -> T) -> T {
         read(&self.shared().store.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What it looks like from outside.
+    #[must_use]
+    pub fn report(&self) -> CacheReport {
+        let state = self.state();
+        let (objects, bytes) = self.read(|store| (store.len(), store.bytes()));
+        let decoding = Duration::from_nanos(self.shared().decoding.load(Ordering::Relaxed));
+        let lag = state.heard.map(|heard| heard.elapsed());
+        CacheReport { scope: self.scope().clone(), state, objects, bytes, lag, decoding }
     }
 
     /// How far it is.
@@ -362,7 +394,11 @@ impl Shared {
         if stop.is_cancelled() {
             return;
         }
-        match self.store.write().unwrap_or_else(PoisonError::into_inner).apply(namespace, event) {
+        let began = Instant::now();
+        let applied = self.store.write().unwrap_or_else(PoisonError::into_inner).apply(namespace, event);
+        let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.decoding.fetch_add(took, Ordering::Relaxed);
+        match applied {
             Ok(changes) => handlers.tell(&changes),
             Err(why) => self.skip(namespace, &why.to_string()),
         }

@@ -27,6 +27,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
+use tracing::Instrument;
 
 pub use connect::{ConnectError, Source};
 pub use error::{Answer, ApiError};
@@ -36,6 +37,7 @@ use crate::metrics::Metrics;
 use crate::objects::Patch;
 use crate::resource::{Resource, escape};
 use crate::scope::Form;
+use crate::telemetry;
 use gate::GateLayer;
 
 /// How long a request may take, its answer included.
@@ -198,6 +200,12 @@ impl Client {
     #[must_use]
     pub fn world(&self) -> &World {
         &self.world
+    }
+
+    /// The server it talks to, as host and port.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.settings.host
     }
 
     /// The namespace of the kubeconfig's context, or of the pod; else `default`.
@@ -507,12 +515,15 @@ impl Client {
     /// Sends one request; an answer that is not a success becomes an error.
     async fn exchange(&self, ask: Ask<'_>) -> Result<Response<Body>, ApiError> {
         let (action, write, method) = (ask.action.clone(), ask.is_write(), ask.method.clone());
-        let request = ask.into_http()?;
+        let mut request = ask.into_http()?;
         let after = self.settings.deadline;
-        let sent = tokio::time::timeout(after, self.kube.send(request)).await;
+        let span = telemetry::request_span(&method, &action, &self.settings.host);
+        telemetry::propagate(&span, request.headers_mut());
+        let sent = tokio::time::timeout(after, self.kube.send(request).instrument(span.clone())).await;
         let sent = sent.map_err(|_| ApiError::TimedOut { action: action.clone(), write, after })?;
         let code =
             sent.as_ref().map_or_else(|_| "<error>".to_owned(), |response| response.status().as_u16().to_string());
+        span.record("code", &code);
         if let Some(metrics) = &self.settings.metrics {
             metrics.request(&code, method.as_str(), &self.settings.host);
         }

@@ -12,6 +12,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{CacheState, Informers};
+use crate::cluster::Cluster;
+use crate::engine::KeyFilter;
 use crate::floors::Freshness;
 use crate::metrics::{Metrics, Snapshot};
 use crate::reconciler::{AnyReconciler, Key, Reconciler};
@@ -185,7 +187,13 @@ impl<K: Key> Controller<K> {
     }
 
     /// Opens its caches and connects triggers to a queue. From here on the queue fills.
-    pub(crate) fn warm(self, informers: &Informers, metrics: &Metrics, defaults: &ControllerDefaults) -> Warm<K> {
+    pub(crate) fn warm(
+        self,
+        informers: &Informers,
+        metrics: &Metrics,
+        defaults: &ControllerDefaults,
+        ours: Option<KeyFilter>,
+    ) -> Warm<K> {
         let Self { name, description, reconciler } = self;
         let counted = metrics.controller(&name);
         let workers = description.worker_count(defaults);
@@ -218,6 +226,7 @@ impl<K: Key> Controller<K> {
             metrics: counted,
             world: informers.client().world().clone(),
             failing,
+            ours,
         };
         Warm { workers, live, sync_timeout: description.sync_timeout.unwrap_or(defaults.sync_timeout) }
     }
@@ -273,7 +282,10 @@ pub(crate) trait AnyLive: Any + Send + Sync {
     /// What its workers wait for before they begin.
     fn awaited(&self) -> Vec<String>;
     fn workers(&self) -> usize;
-    fn in_flight(&self) -> Vec<String>;
+    /// The keys being reconciled, and for how long.
+    fn in_flight(&self) -> Vec<(String, Duration)>;
+    /// Has all that is known start turns of these keys, as if the controller had just begun.
+    fn replay(&self, keys: &dyn Fn(&str) -> bool);
     /// How many keys are ready, and how many wait.
     fn depth(&self) -> (usize, usize);
     fn oldest(&self) -> Option<Duration>;
@@ -297,8 +309,12 @@ impl<K: Key> AnyLive for Live<K> {
         *self.count.borrow()
     }
 
-    fn in_flight(&self) -> Vec<String> {
-        self.intake.look(|desk, now| desk.flights(now).map(|(key, _)| key.to_string()).collect())
+    fn in_flight(&self) -> Vec<(String, Duration)> {
+        self.intake.look(|desk, now| desk.flights(now).map(|(key, took)| (key.to_string(), took)).collect())
+    }
+
+    fn replay(&self, keys: &dyn Fn(&str) -> bool) {
+        self.sources.replay(keys);
     }
 
     fn depth(&self) -> (usize, usize) {
@@ -357,11 +373,12 @@ impl<K: Key> Warm<K> {
         Arc::clone(&self.live)
     }
 
-    /// Waits for every source, then for `go`, then works until `cancel`, then drains.
+    /// Waits for every source, then for `go`, then works until `cancel`, then drains. When `go` is taken back, it ends its
+    /// turns where they are, and waits, warm, for the next: then it begins from the start, since others have acted meanwhile.
     ///
     /// # Errors
     /// It could not go on.
-    pub(crate) async fn run(self, go: CancellationToken, cancel: CancellationToken) -> Result<(), ControllerError> {
+    pub(crate) async fn run(self, go: watch::Receiver<bool>, cancel: CancellationToken) -> Result<(), ControllerError> {
         let live = self.live();
         let ended = self.live_and_drain(go, cancel).await;
         // Whoever looks at it still holds it; its watches need not go on for that.
@@ -369,35 +386,51 @@ impl<K: Key> Warm<K> {
         ended
     }
 
-    async fn live_and_drain(self, go: CancellationToken, cancel: CancellationToken) -> Result<(), ControllerError> {
+    async fn live_and_drain(
+        self,
+        mut go: watch::Receiver<bool>,
+        cancel: CancellationToken,
+    ) -> Result<(), ControllerError> {
         let Self { workers, live, sync_timeout } = self;
-        let (name, failing) = (Arc::clone(&workers.name), workers.failing.clone());
-        let ready = async {
-            live.sources.synced(sync_timeout).await?;
-            go.cancelled().await;
-            Ok(())
-        };
-        tokio::select! {
-            biased;
-            () = cancel.cancelled() => return Ok(()),
-            () = failing.failed() => return failing.why().map_or(Ok(()), Err),
-            ready = ready => ready?,
-        }
-        tracing::info!(controller = %name, workers = *live.count.borrow(), "controller started");
-        let over = cancel.child_token();
-        let working = Arc::new(workers).run(live.count.subscribe(), over.clone());
-        // Nothing new comes in once it is told to stop, while what is in flight still reads the caches.
-        let silence = async {
+        let (name, failing, workers) = (Arc::clone(&workers.name), workers.failing.clone(), Arc::new(workers));
+        loop {
+            let ready = async {
+                live.sources.synced(sync_timeout).await?;
+                // Whoever gives the word lives as long as its controllers.
+                let _ = go.wait_for(|go| *go).await;
+                Ok(())
+            };
             tokio::select! {
                 biased;
-                () = over.cancelled() => {}
-                () = failing.failed() => over.cancel(),
+                () = cancel.cancelled() => return Ok(()),
+                () = failing.failed() => return failing.why().map_or(Ok(()), Err),
+                ready = ready => ready?,
             }
-            live.sources.silence();
-        };
-        tokio::join!(silence, working);
-        tracing::info!(controller = %name, "controller stopped");
-        failing.why().map_or(Ok(()), Err)
+            tracing::info!(controller = %name, workers = *live.count.borrow(), "controller started");
+            let over = cancel.child_token();
+            let working = Arc::clone(&workers).run(live.count.subscribe(), over.clone(), &mut go);
+            // Nothing new comes in once it is told to stop, while what is in flight still reads the caches.
+            let silence = async {
+                tokio::select! {
+                    biased;
+                    () = over.cancelled() => {}
+                    () = failing.failed() => over.cancel(),
+                }
+                live.sources.silence();
+                std::future::pending::<()>().await;
+            };
+            let stands_by = tokio::select! {
+                biased;
+                () = silence => false,
+                stands_by = working => stands_by,
+            };
+            if !stands_by {
+                tracing::info!(controller = %name, "controller stopped");
+                return failing.why().map_or(Ok(()), Err);
+            }
+            tracing::info!(controller = %name, "controller stands by");
+            live.sources.replay(&|_| true);
+        }
     }
 }
 
@@ -458,6 +491,11 @@ impl<K: Key> Builder<K> {
     /// Changes of the source named last matter only if `predicate` holds.
     pub fn when(self, predicate: Predicate) -> Self {
         self.qualify(|trigger| trigger.predicates.push(predicate))
+    }
+
+    /// The kind named last is in another cluster than the process's own.
+    pub fn in_cluster(self, cluster: &Cluster) -> Self {
+        self.qualify(|trigger| trigger.informers = Some(cluster.informers().clone()))
     }
 
     /// What happens if the kind named last is missing or forbidden; it waits by default.

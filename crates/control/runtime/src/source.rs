@@ -136,9 +136,15 @@ struct Active {
     name: String,
     missing: WhenMissing,
     cache: Option<Cache>,
+    /// What is made of a change, for some keys.
+    tell: Option<Tell>,
     _subscription: Option<Subscription>,
     _tasks: TaskGroup,
 }
+
+/// `None` for all keys.
+type Concerns<'a> = Option<&'a dyn Fn(&str) -> bool>;
+type Tell = Arc<dyn Fn(&Change, Concerns<'_>) + Send + Sync>;
 
 impl<K: Key> Sources<K> {
     pub(crate) fn new(
@@ -159,16 +165,20 @@ impl<K: Key> Sources<K> {
     pub(crate) fn add(&self, trigger: Trigger<K>) -> u64 {
         let number = self.active().last_key_value().map_or(0, |(last, _)| last + 1);
         let (missing, resync, own) = (trigger.missing, trigger.resync, trigger.role == Role::For);
+        let informers = trigger.informers.clone().unwrap_or_else(|| self.informers.clone());
         let (origin, fire) = trigger.split();
         let (name, fire) = (fire.name.clone(), Arc::new(fire));
         let mut tasks = TaskGroup::new(CancellationToken::new());
-        let (mut cache, mut subscription) = (None, None);
+        let (mut cache, mut subscription, mut tell) = (None, None, None);
         match origin {
             Listening::Kind(scope) => {
-                let opened = self.informers.cache(scope);
+                let opened = informers.cache(scope);
                 // Before anything is told: the first turn may write already.
                 self.freshness.join(number, opened.clone(), own);
-                subscription = Some(self.subscribe(&opened, &fire, &mut tasks));
+                let told = self.tell(&fire, &mut tasks);
+                let every = Arc::clone(&told);
+                subscription = Some(opened.subscribe(move |change| every(change, None)));
+                tell = Some(told);
                 if let Some(period) = resync {
                     tasks.spawn("resync", self.resync(opened.clone(), Arc::clone(&fire), period));
                 }
@@ -180,27 +190,46 @@ impl<K: Key> Sources<K> {
                 drop(tasks.spawn("source", self.watch_over(name.clone(), run, sink)));
             }
         }
-        let active = Active { name, missing, cache, _subscription: subscription, _tasks: tasks };
+        let active = Active { name, missing, cache, tell, _subscription: subscription, _tasks: tasks };
         self.active().insert(number, active);
         number
     }
 
-    fn subscribe(&self, cache: &Cache, fire: &Arc<Fire<K>>, tasks: &mut TaskGroup) -> Subscription {
+    /// What becomes of a change: keys at once, or a letter to whoever takes his time.
+    fn tell(&self, fire: &Arc<Fire<K>>, tasks: &mut TaskGroup) -> Tell {
         let (sink, quick) = (self.sink.clone(), Arc::clone(fire));
         if !fire.is_slow() {
-            return cache.subscribe(move |change| {
+            return Arc::new(move |change, concerns| {
                 if quick.matters(change) {
-                    sink.put(quick.quick(change), quick.call(change));
+                    let mut keys = quick.quick(change);
+                    if let Some(concerns) = concerns {
+                        keys.retain(|key| concerns(&key.to_string()));
+                    }
+                    sink.put(keys, quick.call(change));
                 }
             });
         }
         let mailbox = Arc::new(Mailbox::default());
         tasks.spawn("slow mapping", read(Arc::clone(&mailbox), Arc::clone(fire), sink));
-        cache.subscribe(move |change| {
+        Arc::new(move |change, _| {
             if quick.matters(change) {
                 mailbox.put(change.clone());
             }
         })
+    }
+
+    /// Tells all that is known again, as if the controller had just begun, to those keys that it concerns.
+    pub(crate) fn replay(&self, concerns: &dyn Fn(&str) -> bool) {
+        let sources: Vec<(Cache, Tell)> = {
+            let active = self.active();
+            active.values().filter_map(|active| Some((active.cache.clone()?, active.tell.clone()?))).collect()
+        };
+        for (cache, tell) in sources {
+            for object in cache.list() {
+                let change = Change { key: object.key(), old: None, new: Some(object), origin: Origin::Initial };
+                tell(&change, Some(concerns));
+            }
+        }
     }
 
     /// Looks at every object again, all of them once per period.

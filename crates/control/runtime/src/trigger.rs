@@ -15,7 +15,7 @@ use concert_api::{Object, ObjectKey};
 use concert_queue::{Call, priority};
 use futures::FutureExt;
 
-use crate::cache::{Change, Origin, Verb};
+use crate::cache::{Change, Informers, Origin, Verb};
 use crate::reconciler::Key;
 use crate::resource::Resource;
 use crate::scope::Scope;
@@ -200,6 +200,8 @@ pub enum WhenMissing {
 /// One thing a controller listens to, and how.
 pub struct Trigger<K: Key = ObjectKey> {
     pub(crate) origin: Listening<K>,
+    /// Of another cluster than the process's own.
+    pub(crate) informers: Option<Informers>,
     pub(crate) mapping: Mapping<K>,
     pub(crate) predicates: Vec<Predicate>,
     pub(crate) role: Role,
@@ -226,7 +228,7 @@ pub(crate) enum Role {
 impl<K: Key> Trigger<K> {
     fn of(origin: Listening<K>, mapping: Mapping<K>, role: Role) -> Self {
         let (priorities, missing) = (Priorities::default(), WhenMissing::default());
-        Self { origin, mapping, predicates: Vec::new(), role, priorities, missing, resync: None }
+        Self { origin, informers: None, mapping, predicates: Vec::new(), role, priorities, missing, resync: None }
     }
 
     pub(crate) fn kind_as(scope: Scope, mapping: Mapping<K>, role: Role) -> Self {

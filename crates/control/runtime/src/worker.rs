@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::controller::{ControllerError, Panics};
+use crate::engine::KeyFilter;
 use crate::floors::Freshness;
 use crate::metrics::{self, ControllerMetrics};
 use crate::reconciler::{AnyReconciler, Key, ReconcileError, Request};
@@ -93,6 +94,8 @@ pub(crate) struct Workers<K: Key> {
     pub(crate) metrics: ControllerMetrics,
     pub(crate) world: World,
     pub(crate) failing: Failing,
+    /// Which keys are this process's to work on; all if it does not share them.
+    pub(crate) ours: Option<KeyFilter>,
 }
 
 /// How one turn ended.
@@ -103,8 +106,14 @@ enum End {
 }
 
 impl<K: Key> Workers<K> {
-    /// Works until `cancel`, then lets what is in flight come to its end. Dropping the future aborts it.
-    pub(crate) async fn run(self: Arc<Self>, mut count: watch::Receiver<usize>, cancel: CancellationToken) {
+    /// Works until `cancel`, then lets what is in flight come to its end; or until `go` is taken back, then ends what is in
+    /// flight where it is, and says `true`. Dropping the future aborts it.
+    pub(crate) async fn run(
+        self: Arc<Self>,
+        mut count: watch::Receiver<usize>,
+        cancel: CancellationToken,
+        go: &mut watch::Receiver<bool>,
+    ) -> bool {
         let mut tasks: TaskGroup = TaskGroup::new(cancel.clone());
         let mut live = BTreeSet::new();
         let mut due = self.intake.tick();
@@ -113,6 +122,11 @@ impl<K: Key> Workers<K> {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break,
+                () = taken_back(go) => {
+                    tasks.abort().await;
+                    self.intake.recall();
+                    return true;
+                }
                 Some(ended) = tasks.join_next() => {
                     self.left(&ended, &mut live);
                     self.hire(&mut tasks, &mut live, *count.borrow());
@@ -125,6 +139,7 @@ impl<K: Key> Workers<K> {
         self.intake.close();
         while tasks.join_next().await.is_some() {}
         self.intake.clear();
+        false
     }
 
     /// Sees to it that workers `0..count` are there, and no others for longer than their turn.
@@ -152,6 +167,12 @@ impl<K: Key> Workers<K> {
     /// One worker: turn after turn until it is sent home.
     async fn work(self: Arc<Self>, worker: usize, stopping: CancellationToken) {
         while let Some(taken) = self.intake.take(worker).await {
+            // Asked after it is in flight: who hands keys over first closes the filter, then waits for flights. Should the key
+            // come to this process, it is told again.
+            if self.ours.as_ref().is_some_and(|ours| !ours(&taken.key.to_string())) {
+                let _ = self.intake.land(&taken.key, Ending::Outcome(Outcome::Done), 0.0);
+                continue;
+            }
             self.turn(taken, &stopping).await;
             // Turns that never wait would keep everybody else from running.
             consume_budget().await;
@@ -310,6 +331,14 @@ impl<K: Key> Workers<K> {
             (_, Landed::GivenUp) => "given up".to_owned(),
             (_, Landed::Resting) => "terminal".to_owned(),
         }
+    }
+}
+
+/// Resolves when workers may not work any longer.
+async fn taken_back(go: &mut watch::Receiver<bool>) {
+    // Whoever gives the word lives as long as its controllers.
+    if go.wait_for(|go| !go).await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 

@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+mod admin;
 mod caches;
 mod clients;
 mod controllers;
@@ -14,7 +15,9 @@ mod leases;
 mod managers;
 mod objects;
 mod reference;
+mod shards;
 mod sources;
+mod spans;
 mod turns;
 mod watches;
 
