@@ -7,7 +7,6 @@
 //!
 //! It tells names and numbers, never contents of objects and nothing secret. `docs/admin.md` describes the format.
 
-use concert_api::ObjectKey;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
@@ -91,9 +90,10 @@ fn watch(report: &CacheReport) -> Value {
 
 fn controller(state: &ControllerState) -> Value {
     let source = |(scope, state): &(crate::watch::Scope, CacheState)| json!({ "scope": scope.to_string(), "synced": state.synced });
-    let flight = |(key, running): &(ObjectKey, std::time::Duration)| json!({ "key": key.to_string(), "seconds": seconds(*running) });
+    let flight = |(key, running): &(String, std::time::Duration)| json!({ "key": key, "seconds": seconds(*running) });
     json!({
         "name": state.name, "sources": state.sources.iter().map(source).collect::<Vec<_>>(),
+        "waitsFor": state.waits_for, "workers": state.workers, "failure": state.failure.as_ref().map(ToString::to_string),
         "ready": state.ready, "waiting": state.waiting, "oldestSeconds": state.oldest.map(seconds),
         "inFlight": state.in_flight.iter().map(flight).collect::<Vec<_>>(),
     })

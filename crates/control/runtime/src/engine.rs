@@ -1,15 +1,16 @@
 //! Starts and stops controllers while the process runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use concert_api::ObjectKey;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{CacheState, Informers};
-use crate::controller::{Controller, View};
+use crate::controller::{AnyLive, Controller, ControllerDefaults, ControllerError, Handle, Live};
 use crate::metrics::Metrics;
+use crate::reconciler::Key;
 use crate::tasks::TaskGroup;
 use crate::watch::Scope;
 
@@ -30,16 +31,24 @@ pub enum EngineError {
 pub struct ControllerState {
     /// Its name.
     pub name: String,
-    /// What it listens to, and how far that is.
+    /// The kinds it listens to, and how far each is.
     pub sources: Vec<(Scope, CacheState)>,
+    /// Everything it listens to, kinds or not.
+    pub source_names: Vec<String>,
+    /// What its workers wait for before they begin, and why it is not there; sources that are optional are left out.
+    pub waits_for: Vec<String>,
+    /// How many keys it reconciles at a time.
+    pub workers: usize,
     /// How many keys are ready.
     pub ready: usize,
     /// How many keys wait for their time.
     pub waiting: usize,
-    /// How long the key that has been ready longest has been so.
+    /// How long the key that is ready longest has been so.
     pub oldest: Option<Duration>,
     /// The keys being reconciled, and for how long.
-    pub in_flight: Vec<(ObjectKey, Duration)>,
+    pub in_flight: Vec<(String, Duration)>,
+    /// Why it ended by itself, if it did.
+    pub failure: Option<ControllerError>,
 }
 
 impl ControllerState {
@@ -51,23 +60,24 @@ impl ControllerState {
 }
 
 struct Running {
-    /// What it was made from, to make it anew.
-    controller: Controller,
-    view: View,
+    live: Arc<dyn AnyLive>,
     stop: CancellationToken,
     ended: CancellationToken,
+    failure: Option<ControllerError>,
 }
 
 struct State {
     controllers: BTreeMap<String, Running>,
+    /// Failures that nobody has asked for yet.
+    failures: VecDeque<ControllerError>,
+    defaults: ControllerDefaults,
     tasks: TaskGroup,
-    go: CancellationToken,
-    ours: KeyFilter,
+    ours: Option<KeyFilter>,
     stopped: bool,
 }
 
-/// Which keys are this process's to work on.
-pub(crate) type KeyFilter = Arc<dyn Fn(&ObjectKey) -> bool + Send + Sync>;
+/// Which keys are meant, by their text.
+pub(crate) type KeyFilter = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// The controllers of a process. Cheap to clone. Adding warms a controller up: its caches and queue fill at once,
 /// its workers begin with [`Engine::go`] (when the process leads).
@@ -75,7 +85,9 @@ pub(crate) type KeyFilter = Arc<dyn Fn(&ObjectKey) -> bool + Send + Sync>;
 pub struct Engine {
     informers: Informers,
     metrics: Metrics,
+    go: watch::Sender<bool>,
     state: Arc<Mutex<State>>,
+    failed: Arc<Notify>,
 }
 
 impl Engine {
@@ -83,10 +95,15 @@ impl Engine {
     #[must_use]
     pub fn new(informers: Informers, metrics: Metrics) -> Self {
         let tasks = TaskGroup::new(CancellationToken::new());
-        let (controllers, go, ours): (_, _, KeyFilter) =
-            (BTreeMap::new(), CancellationToken::new(), Arc::new(|_| true));
-        let state = State { controllers, tasks, go, ours, stopped: false };
-        Self { informers, metrics, state: Arc::new(Mutex::new(state)) }
+        let (controllers, failures, defaults) = (BTreeMap::new(), VecDeque::new(), ControllerDefaults::default());
+        let state = State { controllers, failures, defaults, tasks, ours: None, stopped: false };
+        let (go, failed) = (watch::Sender::new(false), Arc::default());
+        Self { informers, metrics, go, state: Arc::new(Mutex::new(state)), failed }
+    }
+
+    /// What controllers that are added from now on do where they do not say otherwise.
+    pub fn set_defaults(&self, defaults: ControllerDefaults) {
+        self.state().defaults = defaults;
     }
 
     /// The caches that its controllers share.
@@ -101,14 +118,39 @@ impl Engine {
 
     /// Lets workers begin, of controllers that are there and of those to come.
     pub fn go(&self) {
-        self.state().go.cancel();
+        self.go.send_replace(true);
+    }
+
+    /// Ends every reconcile where it is. Controllers then wait, warm, for the next [`Engine::go`]: for a process that was
+    /// deposed and may lead again. Caches and queues go on; keys that were being worked on are queued again.
+    pub fn stand_by(&self) {
+        self.go.send_replace(false);
+    }
+
+    /// Has controllers that are added from now on work only on some keys, by their text. What a filter turns away is not
+    /// kept: when it lets more through, [`Engine::replay`] tells.
+    pub fn only(&self, keys: impl Fn(&str) -> bool + Send + Sync + 'static) {
+        self.state().ours = Some(Arc::new(keys));
+    }
+
+    /// Has every controller look at all of these keys that follow from the objects it knows.
+    pub fn replay(&self, keys: impl Fn(&str) -> bool + Send + Sync + 'static) {
+        let keys: KeyFilter = Arc::new(keys);
+        let all: Vec<Arc<dyn AnyLive>> =
+            self.state().controllers.values().map(|running| Arc::clone(&running.live)).collect();
+        all.iter().for_each(|live| live.replay(&keys));
+    }
+
+    /// Whether a key of these is being reconciled.
+    pub fn works_on(&self, keys: impl Fn(&str) -> bool) -> bool {
+        self.list().iter().any(|state| state.in_flight.iter().any(|(key, _)| keys(key)))
     }
 
     /// Adds a controller. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// The name is in use, or the engine was stopped.
-    pub fn add(&self, controller: Controller) -> Result<(), EngineError> {
+    pub fn add<K: Key>(&self, controller: Controller<K>) -> Result<(), EngineError> {
         let name = controller.name().to_owned();
         let mut state = self.state();
         if state.stopped {
@@ -117,62 +159,41 @@ impl Engine {
         if state.controllers.contains_key(&name) {
             return Err(EngineError::NameInUse(name));
         }
-        let running = self.start(&mut state, controller);
-        state.controllers.insert(name, running);
+        let (stop, ended) = (state.tasks.token().child_token(), CancellationToken::new());
+        let warm = controller.warm(&self.informers, &self.metrics, &state.defaults, state.ours.clone());
+        let live = warm.live();
+        let guard = ended.clone().drop_guard();
+        let (engine, go, cancel) = (Arc::downgrade(&self.state), self.go.subscribe(), stop.clone());
+        let (of, failed) = (name.clone(), Arc::clone(&self.failed));
+        state.tasks.spawn(format!("controller {name}"), async move {
+            let _ends_whatever_happens = guard;
+            if let Err(error) = warm.run(go, cancel).await {
+                tracing::error!(controller = of, error = %error, "controller failed");
+                let Some(state) = engine.upgrade() else { return };
+                state.lock().unwrap_or_else(PoisonError::into_inner).note(&of, error);
+                failed.notify_one();
+            }
+        });
+        state.controllers.insert(name, Running { live, stop, ended, failure: None });
         Ok(())
     }
 
-    /// Warms a controller up and has it wait for its turn.
-    fn start(&self, state: &mut State, controller: Controller) -> Running {
-        let (stop, ended) = (state.tasks.token().child_token(), CancellationToken::new());
-        let warm = controller.clone().warm(&self.informers, &self.metrics, Arc::clone(&state.ours));
-        let view = warm.view();
-        let guard = ended.clone().drop_guard();
-        let (go, cancel) = (state.go.clone(), stop.clone());
-        state.tasks.spawn(format!("controller {}", controller.name()), async move {
-            let _ends_whatever_happens = guard;
-            warm.run(go, cancel).await;
-        });
-        Running { controller, view, stop, ended }
+    /// A running controller, to add sources or keys to it. `None` if there is none of that name with such keys.
+    #[must_use]
+    pub fn handle<K: Key>(&self, name: &str) -> Option<Handle<K>> {
+        let live = Arc::clone(&self.state().controllers.get(name)?.live);
+        live.as_any().downcast::<Live<K>>().ok().map(Handle::new)
     }
 
-    /// Has controllers that are added from now on work only on some keys. What a filter turns away is not kept: when
-    /// it lets more through, [`Engine::replay`] tells.
-    pub fn only(&self, keys: impl Fn(&ObjectKey) -> bool + Send + Sync + 'static) {
-        self.state().ours = Arc::new(keys);
-    }
-
-    /// Has every controller look at all of these keys that it knows of.
-    pub fn replay(&self, keys: impl Fn(&ObjectKey) -> bool) {
-        for (_, view) in self.views() {
-            view.replay(&keys);
-        }
-    }
-
-    /// Whether a key of these is being reconciled.
-    pub fn works_on(&self, keys: impl Fn(&ObjectKey) -> bool) -> bool {
-        self.views().iter().any(|(_, view)| view.in_flight().iter().any(|(key, _)| keys(key)))
-    }
-
-    /// Ends every reconcile where it is. Controllers then wait, warm, for the next [`Engine::go`] and begin from the
-    /// start: for a process that was deposed and may lead again.
-    pub fn stand_by(&self) {
-        let mut state = self.state();
-        if state.stopped {
-            return;
-        }
-        state.go = CancellationToken::new();
-        let ended = std::mem::replace(&mut state.tasks, TaskGroup::new(CancellationToken::new()));
-        let controllers = std::mem::take(&mut state.controllers);
-        // The new ones hold the caches before the old ones let go of them.
-        for (name, Running { controller, stop, .. }) in controllers {
-            if !stop.is_cancelled() {
-                let running = self.start(&mut state, controller);
-                state.controllers.insert(name, running);
+    /// Waits for a controller that ends by itself, and says why. Each failure is given once; the controller stays in
+    /// [`Engine::list`] until it is removed. For whoever decides what that means for the process.
+    pub async fn failure(&self) -> ControllerError {
+        loop {
+            if let Some(error) = self.state().failures.pop_front() {
+                return error;
             }
+            self.failed.notified().await;
         }
-        drop(state);
-        drop(ended);
     }
 
     /// Removes a controller: no new reconcile begins, and it returns when the running ones have come to their end.
@@ -190,24 +211,37 @@ impl Engine {
         true
     }
 
-    fn views(&self) -> Vec<(String, View)> {
-        self.state().controllers.iter().map(|(name, running)| (name.clone(), running.view.clone())).collect()
-    }
-
     /// How every controller is doing, in the order of their names.
     #[must_use]
     pub fn list(&self) -> Vec<ControllerState> {
-        let look = |(name, view): (String, View)| {
-            let ((ready, waiting), oldest) = (view.depth(), view.oldest());
-            ControllerState { name, sources: view.sources(), ready, waiting, oldest, in_flight: view.in_flight() }
+        let running: Vec<(String, Arc<dyn AnyLive>, Option<ControllerError>)> = {
+            let state = self.state();
+            let all = state.controllers.iter();
+            all.map(|(name, running)| (name.clone(), Arc::clone(&running.live), running.failure.clone())).collect()
         };
-        self.views().into_iter().map(look).collect()
+        let look = |(name, live, failure): (String, Arc<dyn AnyLive>, Option<ControllerError>)| {
+            let ((ready, waiting), oldest) = (live.depth(), live.oldest());
+            let (sources, source_names, waits_for) = (live.sources(), live.source_names(), live.awaited());
+            let (workers, in_flight) = (live.workers(), live.in_flight());
+            ControllerState {
+                name,
+                sources,
+                source_names,
+                waits_for,
+                workers,
+                ready,
+                waiting,
+                oldest,
+                in_flight,
+                failure,
+            }
+        };
+        running.into_iter().map(look).collect()
     }
 
     /// Has a controller look at a key although nothing is known to have changed. `false` if there is no such controller.
-    pub fn poke(&self, controller: &str, key: ObjectKey) -> bool {
-        let view = self.state().controllers.get(controller).map(|running| running.view.clone());
-        view.inspect(|view| view.poke(key)).is_some()
+    pub fn poke<K: Key>(&self, controller: &str, key: K) -> bool {
+        self.handle(controller).inspect(|handle| handle.poke(key)).is_some()
     }
 
     /// Stops all controllers and waits until what is in flight has come to its end.
@@ -233,10 +267,20 @@ impl Engine {
     /// What is in flight, as `controller key`: what holds up a drain.
     #[must_use]
     pub fn busy(&self) -> Vec<String> {
-        let busy = |ControllerState { name, in_flight, .. }: ControllerState| {
+        let busy = |state: ControllerState| {
+            let ControllerState { name, in_flight, .. } = state;
             in_flight.into_iter().map(move |(key, _)| format!("{name} {key}")).collect::<Vec<_>>()
         };
         self.list().into_iter().flat_map(busy).collect()
+    }
+}
+
+impl State {
+    fn note(&mut self, controller: &str, error: ControllerError) {
+        if let Some(running) = self.controllers.get_mut(controller) {
+            running.failure = Some(error.clone());
+        }
+        self.failures.push_back(error);
     }
 }
 

@@ -11,6 +11,7 @@
 //! | [`client`] | one request, once, under a deadline, through the gate |
 //! | [`watch`] | lists and watches; resumes by itself |
 //! | [`cache`] | what is known about a kind; one writer, many readers |
+//! | [`source`] | what a running controller listens to |
 //! | [`trigger`] | from a change to keys |
 //! | [`reconciler`] | what an author writes |
 //! | [`controller`] | sources + reconciler |
@@ -74,29 +75,32 @@ pub mod reconciler;
 mod resource;
 pub mod serve;
 pub mod shards;
+pub mod source;
 pub mod tasks;
 pub mod telemetry;
 pub mod trigger;
 pub mod watch;
 mod worker;
 
-pub use cache::{Cache, CacheReport, CacheState, Change, Informers};
+pub use cache::{Cache, CacheReport, CacheState, Change, Informers, Origin, Verb};
 pub use client::{ApiError, Client, ConnectError, Listing, Preconditions, Selection, Source};
 pub use cluster::{Cluster, ClusterError, Clusters, Mapper};
-pub use concert_queue::{Backoff, Outcome, priority};
-pub use controller::{BuildError, Controller};
+pub use concert_queue::{Backoff, Outcome, RateLimiter, limiter, priority};
+pub use controller::{BuildError, Controller, ControllerDefaults, ControllerError, Handle, Panics};
 pub use engine::{ControllerState, Engine, EngineError};
 pub use events::{EventKind, Recorder};
 pub use lease::{Lease, LeaseError, LeaseSettings, Standing};
 pub use manager::{Grace, HeldUp, Manager, ManagerError, ManagerSettings, OnLost, Phase, Runnable, Stop, repeatable};
 pub use metrics::Metrics;
-pub use reconciler::{ReconcileError, Reconciler, Request, reconcile_fn};
+pub use reconciler::{Key, ReconcileError, Reconciler, Request, reconcile_fn, reconcile_keys_fn};
 pub use resource::Resource;
 pub use serve::{Endpoint, Probes, ServeError};
 pub use shards::{ShardSettings, Shards};
+pub use source::{Channel, EventSource, Sink, Watching};
 pub use tasks::TaskGroup;
-pub use trigger::{Mapping, Predicate};
+pub use trigger::{Mapping, Predicate, Priorities, Trigger, WhenMissing};
 pub use watch::{Scope, Trouble};
+pub use worker::TurnId;
 
 /// An error with its sources, each said once.
 #[must_use]

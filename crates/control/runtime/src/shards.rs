@@ -17,7 +17,6 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use concert_api::ObjectKey;
 use tokio::time::Instant;
 
 use crate::lease::{LeaseError, LeaseSettings};
@@ -97,9 +96,9 @@ impl Shards {
         self.0.write().unwrap_or_else(PoisonError::into_inner).fill(None);
     }
 
-    /// The shard of a key.
+    /// The shard of a key, by its text: `namespace/name` for objects.
     #[must_use]
-    pub fn shard(&self, key: &ObjectKey) -> u32 {
+    pub fn shard(&self, key: &str) -> u32 {
         shard_of(key, self.count())
     }
 
@@ -119,14 +118,14 @@ impl Shards {
 
     /// Whether this process may begin to work on a key.
     #[must_use]
-    pub fn owns(&self, key: &ObjectKey) -> bool {
+    pub fn owns(&self, key: &str) -> bool {
         let (shard, now) = (self.shard(key) as usize, Instant::now());
         self.read(|shards| shards.get(shard).and_then(Option::as_ref).is_some_and(|held| held.works(now)))
     }
 
     /// The fence of a key's shard, if this process holds it: the resourceVersion of the write that acquired it.
     #[must_use]
-    pub fn fence(&self, key: &ObjectKey) -> Option<String> {
+    pub fn fence(&self, key: &str) -> Option<String> {
         let (shard, now) = (self.shard(key) as usize, Instant::now());
         let fence = |held: &Held| (now < held.until).then(|| held.fence.clone());
         self.read(|shards| shards.get(shard).and_then(Option::as_ref).and_then(fence))

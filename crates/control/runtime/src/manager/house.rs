@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use concert_api::ObjectKey;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -183,6 +182,7 @@ impl House {
             tokio::select! {
                 biased;
                 Some(failure) = self.failures.recv() => return Err(failure),
+                failed = manager.0.engine.failure() => return Err(failed.into()),
                 () = stop.drain.cancelled() => return Ok(true),
                 () = stop.abort.cancelled() => return Ok(true),
                 () = manager.0.board.changed.notified() => drop(self.start_waiting()),
@@ -335,8 +335,7 @@ impl House {
 fn in_flight(engine: &Engine) -> Vec<HeldUp> {
     let of_one = |state: crate::engine::ControllerState| {
         let by = state.name;
-        let held_up =
-            move |(key, running): (ObjectKey, Duration)| HeldUp { by: by.clone(), key: Some(key.to_string()), running };
+        let held_up = move |(key, running): (String, Duration)| HeldUp { by: by.clone(), key: Some(key), running };
         state.in_flight.into_iter().map(held_up)
     };
     engine.list().into_iter().flat_map(of_one).collect()

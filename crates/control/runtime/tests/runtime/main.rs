@@ -14,7 +14,9 @@ mod leases;
 mod managers;
 mod reference;
 mod shards;
+mod sources;
 mod spans;
+mod turns;
 mod watches;
 
 use std::time::Duration;
