@@ -80,7 +80,7 @@ fn cluster(cluster: &Cluster) -> Value {
 }
 
 fn watch(report: &CacheReport) -> Value {
-    let CacheState { synced, revision, trouble, skipped } = &report.state;
+    let CacheState { synced, revision, trouble, skipped, .. } = &report.state;
     json!({
         "scope": report.scope.to_string(), "version": report.scope.resource.gvk.version, "synced": synced,
         "revision": revision, "objects": report.objects, "bytes": report.bytes, "lagSeconds": report.lag.map(seconds),
@@ -89,7 +89,7 @@ fn watch(report: &CacheReport) -> Value {
 }
 
 fn controller(state: &ControllerState) -> Value {
-    let source = |(scope, state): &(crate::watch::Scope, CacheState)| json!({ "scope": scope.to_string(), "synced": state.synced });
+    let source = |(scope, state): &(crate::scope::Scope, CacheState)| json!({ "scope": scope.to_string(), "synced": state.synced });
     let flight = |(key, running): &(String, std::time::Duration)| json!({ "key": key, "seconds": seconds(*running) });
     json!({
         "name": state.name, "sources": state.sources.iter().map(source).collect::<Vec<_>>(),

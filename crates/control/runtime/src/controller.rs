@@ -18,9 +18,9 @@ use crate::floors::Freshness;
 use crate::metrics::{Metrics, Snapshot};
 use crate::reconciler::{AnyReconciler, Key, Reconciler};
 use crate::resource::Resource;
+use crate::scope::Scope;
 use crate::source::{Sink, Sources, Watching};
 use crate::trigger::{Mapping, Predicate, Priorities, Role, Trigger, WhenMissing};
-use crate::watch::Scope;
 use crate::worker::{Failing, Workers};
 
 /// What is wrong with a controller's description.

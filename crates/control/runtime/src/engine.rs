@@ -11,8 +11,8 @@ use crate::cache::{CacheState, Informers};
 use crate::controller::{AnyLive, Controller, ControllerDefaults, ControllerError, Handle, Live};
 use crate::metrics::Metrics;
 use crate::reconciler::Key;
+use crate::scope::Scope;
 use crate::tasks::TaskGroup;
-use crate::watch::Scope;
 
 /// Why a controller was not added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -11,6 +11,7 @@
 //! | [`client`] | one request, once, under a deadline, through the gate |
 //! | [`watch`] | lists and watches; resumes by itself |
 //! | [`cache`] | what is known about a kind; one writer, many readers |
+//! | [`objects`] | objects of one kind, as a type: reads from the cache, writes to the server |
 //! | [`source`] | what a running controller listens to |
 //! | [`trigger`] | from a change to keys |
 //! | [`reconciler`] | what an author writes |
@@ -71,8 +72,10 @@ mod floors;
 pub mod lease;
 pub mod manager;
 pub mod metrics;
+pub mod objects;
 pub mod reconciler;
 mod resource;
+mod scope;
 pub mod serve;
 pub mod shards;
 pub mod source;
@@ -82,7 +85,10 @@ pub mod trigger;
 pub mod watch;
 mod worker;
 
-pub use cache::{Cache, CacheReport, CacheState, Change, Informers, Origin, Verb};
+pub use cache::{
+    Cache, CacheReport, CacheState, Change, Find, Index, Informers, KindSettings, Narrowing, Origin, Transform,
+    Undecodable, Verb, View,
+};
 pub use client::{ApiError, Client, ConnectError, Listing, Preconditions, Selection, Source};
 pub use cluster::{Cluster, ClusterError, Clusters, Mapper};
 pub use concert_queue::{Backoff, Outcome, RateLimiter, limiter, priority};
@@ -92,14 +98,16 @@ pub use events::{EventKind, Recorder};
 pub use lease::{Lease, LeaseError, LeaseSettings, Standing};
 pub use manager::{Grace, HeldUp, Manager, ManagerError, ManagerSettings, OnLost, Phase, Runnable, Stop, repeatable};
 pub use metrics::Metrics;
+pub use objects::{Done, Objects, OwnError, Owner, Ownership, Patch, PatchError, set_owner};
 pub use reconciler::{Key, ReconcileError, Reconciler, Request, reconcile_fn, reconcile_keys_fn};
 pub use resource::Resource;
+pub use scope::{Form, Scope};
 pub use serve::{Endpoint, Probes, ServeError};
 pub use shards::{ShardSettings, Shards};
 pub use source::{Channel, EventSource, Sink, Watching};
 pub use tasks::TaskGroup;
 pub use trigger::{Mapping, Predicate, Priorities, Trigger, WhenMissing};
-pub use watch::{Scope, Trouble};
+pub use watch::Trouble;
 pub use worker::TurnId;
 
 /// An error with its sources, each said once.

@@ -34,9 +34,9 @@ use crate::engine::KeyFilter;
 use crate::floors::Freshness;
 use crate::metrics::ControllerMetrics;
 use crate::reconciler::Key;
+use crate::scope::Scope;
 use crate::tasks::TaskGroup;
 use crate::trigger::{Fire, Listening, Role, Trigger, WhenMissing};
-use crate::watch::Scope;
 use crate::worker::Failing;
 
 /// A resync is spread over its period in at most so many steps.

@@ -19,8 +19,8 @@ use crate::cache::{Change, Informers, Origin, Verb};
 use crate::cluster::Cluster;
 use crate::reconciler::Key;
 use crate::resource::Resource;
+use crate::scope::Scope;
 use crate::source::{Channel, EventSource, Mailbox, Running, Sink};
-use crate::watch::Scope;
 
 /// Which changes matter.
 #[derive(Clone)]

@@ -136,10 +136,8 @@ impl Metrics {
             house.objects.get_or_create(&of).set(number(report.objects as u64));
             house.skipped.get_or_create(&of).set(number(report.state.skipped));
             house.synced.get_or_create(&of).set(report.state.synced.into());
-            // What is not measured is not shown.
-            if let Some(bytes) = report.bytes {
-                house.bytes.get_or_create(&of).set(number(bytes));
-            }
+            house.bytes.get_or_create(&of).set(number(report.bytes as u64));
+            // What is not known is not shown.
             for (gauges, time) in [(&house.lag, report.lag), (&house.decode, report.decoding)] {
                 if let Some(time) = time {
                     gauges.get_or_create(&of).set(time.as_secs_f64());

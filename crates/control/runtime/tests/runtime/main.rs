@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod admin;
+mod caches;
 mod clients;
 mod controllers;
 mod determinism;
@@ -12,6 +13,7 @@ mod embedded;
 mod events;
 mod leases;
 mod managers;
+mod objects;
 mod reference;
 mod shards;
 mod sources;

@@ -7,8 +7,7 @@ use std::time::Duration;
 use concert_api::ObjectKey;
 use concert_runtime::manager::ManagerError;
 use concert_runtime::{
-    Client, Controller, Manager, ManagerSettings, Outcome, Scope, Selection, ShardSettings, Shards, Stop, TaskGroup,
-    reconcile_fn,
+    Client, Controller, Manager, ManagerSettings, Outcome, Scope, ShardSettings, Shards, Stop, TaskGroup, reconcile_fn,
 };
 use concert_world::World;
 use serde_json::json;
@@ -73,7 +72,7 @@ fn replica(server: &Server, who: &'static str, seed: u64, books: &Books) -> Repl
             Ok(Outcome::After(Duration::from_secs(3)))
         }
     });
-    let maps = Scope { resource: maps(), selection: Selection { labels: "shared=yes".into(), ..Selection::default() } };
+    let maps = Scope::all(maps()).labelled("shared=yes");
     manager.add_controller(Controller::builder("maps").for_(maps).workers(KEYS).run(slow).unwrap()).unwrap();
     let drain = CancellationToken::new();
     let mut tasks = TaskGroup::new(CancellationToken::new());

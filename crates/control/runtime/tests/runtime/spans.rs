@@ -52,7 +52,7 @@ async fn requests_of_a_reconcile_are_within_its_span() {
     let within = "reconcile > request method=\"PATCH\" action=\"patch configmaps default/a\" host=\"in-process\"";
     assert!(spans.iter().any(|span| span == within), "{spans:#?}");
     assert!(
-        spans.iter().any(|span| span.starts_with("request method=\"GET\" action=\"list configmaps\"")),
+        spans.iter().any(|span| span.starts_with("request method=\"GET\" action=\"watch configmaps\"")),
         "{spans:#?}"
     );
 }
