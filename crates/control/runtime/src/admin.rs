@@ -93,6 +93,7 @@ fn controller(state: &ControllerState) -> Value {
     let flight = |(key, running): &(String, std::time::Duration)| json!({ "key": key, "seconds": seconds(*running) });
     json!({
         "name": state.name, "sources": state.sources.iter().map(source).collect::<Vec<_>>(),
+        "waitsFor": state.waits_for, "workers": state.workers, "failure": state.failure.as_ref().map(ToString::to_string),
         "ready": state.ready, "waiting": state.waiting, "oldestSeconds": state.oldest.map(seconds),
         "inFlight": state.in_flight.iter().map(flight).collect::<Vec<_>>(),
     })

@@ -14,6 +14,7 @@
 mod index;
 mod informers;
 mod keep;
+mod report;
 mod store;
 mod view;
 
@@ -30,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 pub use index::{Find, Index};
 pub use informers::{Informers, KindSettings, Narrowing};
 pub use keep::Transform;
+pub use report::CacheReport;
 pub use store::{Change, Origin, Verb};
 pub use view::{Undecodable, View};
 

@@ -284,11 +284,11 @@ pub(crate) trait AnyLive: Any + Send + Sync {
     fn workers(&self) -> usize;
     /// The keys being reconciled, and for how long.
     fn in_flight(&self) -> Vec<(String, Duration)>;
-    /// Has all that is known start turns of these keys, as if the controller had just begun.
-    fn replay(&self, keys: &dyn Fn(&str) -> bool);
     /// How many keys are ready, and how many wait.
     fn depth(&self) -> (usize, usize);
     fn oldest(&self) -> Option<Duration>;
+    /// Has all that is known start turns of these keys.
+    fn replay(&self, keys: &KeyFilter);
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
@@ -313,16 +313,16 @@ impl<K: Key> AnyLive for Live<K> {
         self.intake.look(|desk, now| desk.flights(now).map(|(key, took)| (key.to_string(), took)).collect())
     }
 
-    fn replay(&self, keys: &dyn Fn(&str) -> bool) {
-        self.sources.replay(keys);
-    }
-
     fn depth(&self) -> (usize, usize) {
         self.intake.look(|desk, _| (desk.queue().len(), desk.queue().waiting()))
     }
 
     fn oldest(&self) -> Option<Duration> {
         self.intake.look(|desk, now| desk.queue().oldest(now))
+    }
+
+    fn replay(&self, keys: &KeyFilter) {
+        self.sources.replay(keys);
     }
 
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
@@ -373,8 +373,8 @@ impl<K: Key> Warm<K> {
         Arc::clone(&self.live)
     }
 
-    /// Waits for every source, then for `go`, then works until `cancel`, then drains. When `go` is taken back, it ends its
-    /// turns where they are, and waits, warm, for the next: then it begins from the start, since others have acted meanwhile.
+    /// Waits for every source, then for `go`, then works until `cancel`, then drains. While `go` does not hold, nothing
+    /// is worked on; turns that have begun are ended where they are.
     ///
     /// # Errors
     /// It could not go on.
@@ -386,18 +386,14 @@ impl<K: Key> Warm<K> {
         ended
     }
 
-    async fn live_and_drain(
-        self,
-        mut go: watch::Receiver<bool>,
-        cancel: CancellationToken,
-    ) -> Result<(), ControllerError> {
+    async fn live_and_drain(self, go: watch::Receiver<bool>, cancel: CancellationToken) -> Result<(), ControllerError> {
         let Self { workers, live, sync_timeout } = self;
-        let (name, failing, workers) = (Arc::clone(&workers.name), workers.failing.clone(), Arc::new(workers));
+        let failing = workers.failing.clone();
+        let workers = Arc::new(workers);
         loop {
             let ready = async {
                 live.sources.synced(sync_timeout).await?;
-                // Whoever gives the word lives as long as its controllers.
-                let _ = go.wait_for(|go| *go).await;
+                becomes(go.clone(), true).await;
                 Ok(())
             };
             tokio::select! {
@@ -406,31 +402,47 @@ impl<K: Key> Warm<K> {
                 () = failing.failed() => return failing.why().map_or(Ok(()), Err),
                 ready = ready => ready?,
             }
-            tracing::info!(controller = %name, workers = *live.count.borrow(), "controller started");
-            let over = cancel.child_token();
-            let working = Arc::clone(&workers).run(live.count.subscribe(), over.clone(), &mut go);
-            // Nothing new comes in once it is told to stop, while what is in flight still reads the caches.
-            let silence = async {
-                tokio::select! {
-                    biased;
-                    () = over.cancelled() => {}
-                    () = failing.failed() => over.cancel(),
-                }
-                live.sources.silence();
-                std::future::pending::<()>().await;
-            };
-            let stands_by = tokio::select! {
-                biased;
-                () = silence => false,
-                stands_by = working => stands_by,
-            };
-            if !stands_by {
-                tracing::info!(controller = %name, "controller stopped");
+            if !work(&workers, &live, &failing, &go, &cancel).await {
                 return failing.why().map_or(Ok(()), Err);
             }
-            tracing::info!(controller = %name, "controller stands by");
-            live.sources.replay(&|_| true);
         }
+    }
+}
+
+/// Works until told to stop, and drains; `true` if it was halted instead, to begin again when it may.
+async fn work<K: Key>(
+    workers: &Arc<Workers<K>>,
+    live: &Live<K>,
+    failing: &Failing,
+    go: &watch::Receiver<bool>,
+    cancel: &CancellationToken,
+) -> bool {
+    tracing::info!(controller = %workers.name, workers = *live.count.borrow(), "controller started");
+    let over = cancel.child_token();
+    let working = Arc::clone(workers).run(live.count.subscribe(), over.clone(), becomes(go.clone(), false));
+    // Nothing new comes in once it is told to stop, while what is in flight still reads the caches.
+    let silence = async {
+        tokio::select! {
+            biased;
+            () = over.cancelled() => {}
+            () = failing.failed() => over.cancel(),
+        }
+        live.sources.silence();
+        std::future::pending().await
+    };
+    let halted = tokio::select! {
+        biased;
+        () = silence => false,
+        halted = working => halted,
+    };
+    tracing::info!(controller = %workers.name, "controller stopped");
+    halted
+}
+
+/// Resolves when it is so; never if whoever says it is gone.
+async fn becomes(mut state: watch::Receiver<bool>, wanted: bool) {
+    if state.wait_for(|now| *now == wanted).await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 
@@ -501,6 +513,11 @@ impl<K: Key> Builder<K> {
     /// What happens if the kind named last is missing or forbidden; it waits by default.
     pub fn when_missing(self, missing: WhenMissing) -> Self {
         self.qualify(|trigger| trigger.missing = missing)
+    }
+
+    /// The kind named last is that of another cluster than the process's own.
+    pub fn in_cluster(self, cluster: &Cluster) -> Self {
+        self.qualify(|trigger| trigger.informers = Some(cluster.informers().clone()))
     }
 
     /// How urgent the keys of the source named last are.

@@ -76,7 +76,7 @@ struct State {
     stopped: bool,
 }
 
-/// Which keys, as text, are this process's to work on.
+/// Which keys are meant, by their text.
 pub(crate) type KeyFilter = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// The controllers of a process. Cheap to clone. Adding warms a controller up: its caches and queue fill at once,
@@ -85,8 +85,7 @@ pub(crate) type KeyFilter = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 pub struct Engine {
     informers: Informers,
     metrics: Metrics,
-    /// Whether workers may work.
-    go: Arc<watch::Sender<bool>>,
+    go: watch::Sender<bool>,
     state: Arc<Mutex<State>>,
     failed: Arc<Notify>,
 }
@@ -98,7 +97,7 @@ impl Engine {
         let tasks = TaskGroup::new(CancellationToken::new());
         let (controllers, failures, defaults) = (BTreeMap::new(), VecDeque::new(), ControllerDefaults::default());
         let state = State { controllers, failures, defaults, tasks, ours: None, stopped: false };
-        let (go, failed) = (Arc::default(), Arc::default());
+        let (go, failed) = (watch::Sender::new(false), Arc::default());
         Self { informers, metrics, go, state: Arc::new(Mutex::new(state)), failed }
     }
 
@@ -122,32 +121,29 @@ impl Engine {
         self.go.send_replace(true);
     }
 
-    /// Ends every reconcile where it is. Controllers then wait, warm, for the next [`Engine::go`] and begin from the
-    /// start: for a process that was deposed and may lead again.
+    /// Ends every reconcile where it is. Controllers then wait, warm, for the next [`Engine::go`]: for a process that was
+    /// deposed and may lead again. Caches and queues go on; keys that were being worked on are queued again.
     pub fn stand_by(&self) {
         self.go.send_replace(false);
     }
 
-    /// Has controllers that are added from now on work only on some keys, named as text. What a filter turns away is not
+    /// Has controllers that are added from now on work only on some keys, by their text. What a filter turns away is not
     /// kept: when it lets more through, [`Engine::replay`] tells.
     pub fn only(&self, keys: impl Fn(&str) -> bool + Send + Sync + 'static) {
         self.state().ours = Some(Arc::new(keys));
     }
 
-    /// Has every controller look at all of these keys that it knows of.
-    pub fn replay(&self, keys: impl Fn(&str) -> bool) {
-        for live in self.live() {
-            live.replay(&keys);
-        }
+    /// Has every controller look at all of these keys that follow from the objects it knows.
+    pub fn replay(&self, keys: impl Fn(&str) -> bool + Send + Sync + 'static) {
+        let keys: KeyFilter = Arc::new(keys);
+        let all: Vec<Arc<dyn AnyLive>> =
+            self.state().controllers.values().map(|running| Arc::clone(&running.live)).collect();
+        all.iter().for_each(|live| live.replay(&keys));
     }
 
     /// Whether a key of these is being reconciled.
     pub fn works_on(&self, keys: impl Fn(&str) -> bool) -> bool {
-        self.live().iter().any(|live| live.in_flight().iter().any(|(key, _)| keys(key)))
-    }
-
-    fn live(&self) -> Vec<Arc<dyn AnyLive>> {
-        self.state().controllers.values().map(|running| Arc::clone(&running.live)).collect()
+        self.list().iter().any(|state| state.in_flight.iter().any(|(key, _)| keys(key)))
     }
 
     /// Adds a controller. Must be called within a tokio runtime.

@@ -41,6 +41,7 @@ use crate::engine::{Engine, EngineError};
 use crate::events::{Recorder, Teller};
 use crate::lease::Standing;
 use crate::metrics::Metrics;
+use crate::reconciler::Key;
 use crate::serve::Probes;
 use crate::shards::Shards;
 use house::{Board, CONTROLLERS, House};
@@ -150,7 +151,7 @@ impl Manager {
     ///
     /// # Errors
     /// The name is in use, or the process has stopped.
-    pub fn add_controller(&self, controller: Controller) -> Result<(), EngineError> {
+    pub fn add_controller<K: Key>(&self, controller: Controller<K>) -> Result<(), EngineError> {
         self.engine().add(controller)
     }
 

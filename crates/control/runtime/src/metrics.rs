@@ -369,6 +369,11 @@ impl ControllerMetrics {
         }
     }
 
+    /// A turn was ended where it was.
+    pub(crate) fn interrupted(&self) {
+        self.own.active.dec();
+    }
+
     pub(crate) fn terminal(&self) {
         self.own.terminal_errors.inc();
     }

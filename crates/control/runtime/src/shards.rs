@@ -96,10 +96,10 @@ impl Shards {
         self.0.write().unwrap_or_else(PoisonError::into_inner).fill(None);
     }
 
-    /// The shard of a key.
+    /// The shard of a key, by its text: `namespace/name` for objects.
     #[must_use]
-    pub fn shard(&self, key: &(impl fmt::Display + ?Sized)) -> u32 {
-        shard_of(&key.to_string(), self.count())
+    pub fn shard(&self, key: &str) -> u32 {
+        shard_of(key, self.count())
     }
 
     /// How many shards there are.
@@ -118,14 +118,14 @@ impl Shards {
 
     /// Whether this process may begin to work on a key.
     #[must_use]
-    pub fn owns(&self, key: &(impl fmt::Display + ?Sized)) -> bool {
+    pub fn owns(&self, key: &str) -> bool {
         let (shard, now) = (self.shard(key) as usize, Instant::now());
         self.read(|shards| shards.get(shard).and_then(Option::as_ref).is_some_and(|held| held.works(now)))
     }
 
     /// The fence of a key's shard, if this process holds it: the resourceVersion of the write that acquired it.
     #[must_use]
-    pub fn fence(&self, key: &(impl fmt::Display + ?Sized)) -> Option<String> {
+    pub fn fence(&self, key: &str) -> Option<String> {
         let (shard, now) = (self.shard(key) as usize, Instant::now());
         let fence = |held: &Held| (now < held.until).then(|| held.fence.clone());
         self.read(|shards| shards.get(shard).and_then(Option::as_ref).and_then(fence))

@@ -30,6 +30,7 @@ pub(crate) use channel::Mailbox;
 
 use crate::cache::{Cache, CacheState, Change, Informers, Origin, Subscription};
 use crate::controller::ControllerError;
+use crate::engine::KeyFilter;
 use crate::floors::Freshness;
 use crate::metrics::ControllerMetrics;
 use crate::reconciler::Key;
@@ -128,16 +129,15 @@ pub(crate) struct Sources<K: Key> {
     sink: Sink<K>,
     freshness: Arc<Freshness<K>>,
     failing: Failing,
-    active: Mutex<BTreeMap<u64, Active>>,
+    active: Mutex<BTreeMap<u64, Active<K>>>,
 }
 
 /// One of them. Dropping it ends it.
-struct Active {
+struct Active<K: Key> {
     name: String,
     missing: WhenMissing,
     cache: Option<Cache>,
-    /// What is made of a change, for some keys.
-    tell: Option<Tell>,
+    fire: Arc<Fire<K>>,
     _subscription: Option<Subscription>,
     _tasks: TaskGroup,
 }
@@ -157,7 +157,7 @@ impl<K: Key> Sources<K> {
         Arc::new(Self { controller, informers, sink, freshness, failing, active: Mutex::default() })
     }
 
-    fn active(&self) -> MutexGuard<'_, BTreeMap<u64, Active>> {
+    fn active(&self) -> MutexGuard<'_, BTreeMap<u64, Active<K>>> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -169,7 +169,8 @@ impl<K: Key> Sources<K> {
         let (origin, fire) = trigger.split();
         let (name, fire) = (fire.name.clone(), Arc::new(fire));
         let mut tasks = TaskGroup::new(CancellationToken::new());
-        let (mut cache, mut subscription, mut tell) = (None, None, None);
+        let (mut cache, mut subscription) = (None, None);
+        let replayed = Arc::clone(&fire);
         match origin {
             Listening::Kind(scope) => {
                 let opened = informers.cache(scope);
@@ -190,7 +191,7 @@ impl<K: Key> Sources<K> {
                 drop(tasks.spawn("source", self.watch_over(name.clone(), run, sink)));
             }
         }
-        let active = Active { name, missing, cache, tell, _subscription: subscription, _tasks: tasks };
+        let active = Active { name, missing, cache, fire: replayed, _subscription: subscription, _tasks: tasks };
         self.active().insert(number, active);
         number
     }
@@ -283,6 +284,26 @@ impl<K: Key> Sources<K> {
         self.freshness.leave(number);
         // Outside the lock: it ends a subscription, and perhaps a watch.
         drop(ended);
+    }
+
+    /// Has all that is known of kinds start turns of these keys, as if the controller had just begun.
+    pub(crate) fn replay(&self, keys: &KeyFilter) {
+        for active in self.active().values_mut() {
+            let Some(cache) = active.cache.clone() else { continue };
+            let (fire, sink, keys) = (Arc::clone(&active.fire), self.sink.clone(), Arc::clone(keys));
+            active._tasks.spawn("replay", async move {
+                for object in cache.list() {
+                    let (key, origin) = (object.key(), Origin::Initial);
+                    let change = Change { key, old: None, new: Some(object), origin };
+                    if fire.matters(&change) {
+                        let call = fire.call(&change);
+                        let mut found = fire.map(change).await;
+                        found.retain(|key| keys(&key.to_string()));
+                        sink.put(found, call);
+                    }
+                }
+            });
+        }
     }
 
     /// Ends the flow of keys; what is in flight may still read the caches.

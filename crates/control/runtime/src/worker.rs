@@ -94,7 +94,7 @@ pub(crate) struct Workers<K: Key> {
     pub(crate) metrics: ControllerMetrics,
     pub(crate) world: World,
     pub(crate) failing: Failing,
-    /// Which keys are this process's to work on; all if it does not share them.
+    /// Which keys are this process's to work on; all if there is none.
     pub(crate) ours: Option<KeyFilter>,
 }
 
@@ -106,14 +106,15 @@ enum End {
 }
 
 impl<K: Key> Workers<K> {
-    /// Works until `cancel`, then lets what is in flight come to its end; or until `go` is taken back, then ends what is in
-    /// flight where it is, and says `true`. Dropping the future aborts it.
+    /// Works until `cancel`, then lets what is in flight come to its end. Dropping the future aborts it. Where `halt`
+    /// comes first, turns end where they are and their keys wait for the next time: gives `true` then.
     pub(crate) async fn run(
         self: Arc<Self>,
         mut count: watch::Receiver<usize>,
         cancel: CancellationToken,
-        go: &mut watch::Receiver<bool>,
+        halt: impl Future<Output = ()>,
     ) -> bool {
+        let mut halt = std::pin::pin!(halt);
         let mut tasks: TaskGroup = TaskGroup::new(cancel.clone());
         let mut live = BTreeSet::new();
         let mut due = self.intake.tick();
@@ -122,9 +123,9 @@ impl<K: Key> Workers<K> {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break,
-                () = taken_back(go) => {
+                () = &mut halt => {
                     tasks.abort().await;
-                    self.intake.recall();
+                    self.put_back();
                     return true;
                 }
                 Some(ended) = tasks.join_next() => {
@@ -140,6 +141,15 @@ impl<K: Key> Workers<K> {
         while tasks.join_next().await.is_some() {}
         self.intake.clear();
         false
+    }
+
+    /// The keys of turns that were ended where they were.
+    fn put_back(&self) {
+        let keys: Vec<K> = self.intake.look(|desk, now| desk.flights(now).map(|(key, _)| key.clone()).collect());
+        for key in keys {
+            self.metrics.interrupted();
+            self.intake.land(&key, Ending::Outcome(Outcome::After(Duration::ZERO)), 0.0);
+        }
     }
 
     /// Sees to it that workers `0..count` are there, and no others for longer than their turn.
@@ -167,13 +177,13 @@ impl<K: Key> Workers<K> {
     /// One worker: turn after turn until it is sent home.
     async fn work(self: Arc<Self>, worker: usize, stopping: CancellationToken) {
         while let Some(taken) = self.intake.take(worker).await {
-            // Asked after it is in flight: who hands keys over first closes the filter, then waits for flights. Should the key
-            // come to this process, it is told again.
-            if self.ours.as_ref().is_some_and(|ours| !ours(&taken.key.to_string())) {
-                let _ = self.intake.land(&taken.key, Ending::Outcome(Outcome::Done), 0.0);
-                continue;
+            // Asked when it is in flight: who hands keys over first closes the filter, then waits for flights. Should
+            // the key come to this process, it is told again.
+            if self.ours.as_ref().is_none_or(|ours| ours(&taken.key.to_string())) {
+                self.turn(taken, &stopping).await;
+            } else {
+                self.intake.land(&taken.key, Ending::Outcome(Outcome::Done), 0.0);
             }
-            self.turn(taken, &stopping).await;
             // Turns that never wait would keep everybody else from running.
             consume_budget().await;
         }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::BoxError;
+use crate::controller::ControllerError;
 use crate::lease::LeaseError;
 use crate::serve::ServeError;
 
@@ -17,6 +18,9 @@ pub enum ManagerError {
     /// Leadership is gone, or cannot be had.
     #[error(transparent)]
     Lease(#[from] LeaseError),
+    /// A controller that was to end in such a case did.
+    #[error(transparent)]
+    Controller(#[from] ControllerError),
     /// The settings contradict each other.
     #[error("cannot run with these settings: {0}")]
     Settings(String),

@@ -182,6 +182,7 @@ impl House {
             tokio::select! {
                 biased;
                 Some(failure) = self.failures.recv() => return Err(failure),
+                failed = manager.0.engine.failure() => return Err(failed.into()),
                 () = stop.drain.cancelled() => return Ok(true),
                 () = stop.abort.cancelled() => return Ok(true),
                 () = manager.0.board.changed.notified() => drop(self.start_waiting()),

@@ -40,6 +40,8 @@ const NAMES: &[&str] = &[
     "leader_election_master_status{name=\"m\"} 1",
     "leader_election_slowpath_total{name=\"m\"} 0",
     "concert_cache_objects{cluster=\"\",scope=\"configmaps\"} ",
+    "concert_cache_bytes{cluster=\"\",scope=\"configmaps\"} ",
+    "concert_watch_lag_seconds{cluster=\"\",scope=\"configmaps\"} ",
     "concert_cache_synced{cluster=\"\",scope=\"configmaps\"} 1",
     "concert_cache_skipped_objects{cluster=\"\",scope=\"configmaps\"} 0",
     "concert_watch_trouble{cluster=\"\",scope=\"configmaps\",trouble=\"forbidden\"} 0",

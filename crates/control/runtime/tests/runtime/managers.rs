@@ -14,7 +14,6 @@ use concert_world::{Call, Gate, Verdict, World};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::clients::On;
 use crate::embedded::Server;
 use crate::{map, maps, until};
 
@@ -236,8 +235,7 @@ fn working(client: Client, identity: &str, on_lost: OnLost, log: &Log) -> Manage
 }
 
 fn only_default() -> Scope {
-    let fields = "metadata.name!=kube-root-ca.crt".to_owned();
-    Scope::all(maps()).in_namespaces(["default"]).with_fields(fields)
+    Scope::all(maps()).in_namespaces(["default"]).with_fields("metadata.name!=kube-root-ca.crt")
 }
 
 fn count(log: &Log, who: &str) -> usize {
@@ -377,7 +375,9 @@ async fn clusters_come_and_go() {
 async fn a_cluster_that_is_not_reached_is_in_nobodys_way() {
     let (near, far) = (Server::new().await, Server::new().await);
     let manager = Manager::new(near.client(&World::simulated(1)), ManagerSettings::new("m"));
-    let unreached = World { gate: Arc::new(On("WATCH", Verdict::Refuse)), ..World::simulated(2) };
+    let gate = Outage::default();
+    gate.set(Verdict::Refuse);
+    let unreached = World { gate: Arc::new(gate), ..World::simulated(2) };
     let cluster = manager.clusters().add("far", far.client(&unreached)).unwrap();
     let _cache = cluster.informers().cache(maps());
     let (stop, drain, _) = stop();

@@ -146,9 +146,9 @@ fn everything_is_worked_on(books: &Books, replicas: &[(&'static str, &Replica)])
     let book = books.lock().unwrap();
     (0..KEYS).all(|n| {
         let key = key(&format!("m{n}"));
-        let holder = replicas.iter().find(|(_, replica)| replica.shards.owns(&key));
+        let holder = replicas.iter().find(|(_, replica)| replica.shards.owns(&key.to_string()));
         holder.is_some_and(|(who, replica)| {
-            assert!(replica.shards.fence(&key).is_some());
+            assert!(replica.shards.fence(&key.to_string()).is_some());
             book.turns.contains_key(&(*who, key.clone()))
         })
     })
@@ -162,7 +162,7 @@ async fn a_replica_that_is_cut_off_stops_before_others_take_over() {
     b.world.incarnation.kill();
     let ended = b.tasks.join_next().await.unwrap().result.unwrap();
     assert!(matches!(ended, Err(ManagerError::Lease(_))), "{ended:?}");
-    assert!(b.shards.held().is_empty() && b.shards.fence(&key("m1")).is_none());
+    assert!(b.shards.held().is_empty() && b.shards.fence("default/m1").is_none());
     assert!(a.shards.held().len() < SHARDS as usize, "nobody took over yet");
     settled(&[&a], Duration::from_secs(20)).await;
     assert_eq!(books.lock().unwrap().met, Vec::<String>::new());
