@@ -191,15 +191,6 @@ impl<K: Clone + Eq + Hash + Ord> Desk<K> {
         Landed::Due(self.queue.fail(key, wait, at_least, priority, now))
     }
 
-    /// Ends every turn where it is: its key is ready again, as if it had just come.
-    pub fn recall(&mut self, now: Duration) {
-        let keys: Vec<K> = self.flights.keys().cloned().collect();
-        for key in keys {
-            self.queue.add(key.clone(), crate::priority::EVENT, "recalled", now);
-            let _ = self.land(&key, Ending::Outcome(Outcome::Done), 0.0, now);
-        }
-    }
-
     /// Moves keys whose time has come to the ready ones.
     pub fn wake(&mut self, now: Duration) {
         self.queue.wake(now);

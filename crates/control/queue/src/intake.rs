@@ -172,14 +172,6 @@ impl<K: Clone + Eq + Hash + Ord> Intake<K> {
         all.into_iter().for_each(Waker::wake);
     }
 
-    /// Ends every turn where it is, for workers that are gone: their keys are ready again.
-    pub fn recall(&self) {
-        let now = self.now();
-        let mut office = self.office();
-        office.desk.recall(now);
-        self.call(office);
-    }
-
     /// No more keys are given out: every worker goes home after its turn.
     pub fn close(&self) {
         self.office().closed = true;

@@ -21,7 +21,6 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
 
 use concert_api::{Object, ObjectKey, OwnerReference};
 use tokio::sync::watch;
@@ -56,24 +55,6 @@ pub struct CacheState {
     pub skipped: u64,
     /// When anything was heard from the server last.
     pub heard: Option<Instant>,
-}
-
-/// What a cache looks like from outside: for metrics and the admin page.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct CacheReport {
-    /// What it knows about.
-    pub scope: Scope,
-    /// How far it is.
-    pub state: CacheState,
-    /// How many objects it holds.
-    pub objects: usize,
-    /// How many bytes of JSON these are.
-    pub bytes: usize,
-    /// How long ago its watch was last heard of, if it ever was.
-    pub lag: Option<Duration>,
-    /// How long it took to read and keep all that arrived.
-    pub decoding: Duration,
 }
 
 /// How far the watches of a cache are, by namespace; the empty one is all of them.
@@ -113,7 +94,7 @@ struct Shared {
     feeds: Mutex<BTreeMap<String, CancellationToken>>,
     spawner: Spawner,
     memo: Memo,
-    /// Nanoseconds.
+    /// Nanoseconds spent on reading and keeping what arrived.
     decoding: AtomicU64,
     stop: CancellationToken,
 }
@@ -238,16 +219,6 @@ impl Cache {
 
     fn read<T>(&self, read: impl FnOnce(&Store) -> T) -> T {
         read(&self.shared().store.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// What it looks like from outside.
-    #[must_use]
-    pub fn report(&self) -> CacheReport {
-        let state = self.state();
-        let (objects, bytes) = self.read(|store| (store.len(), store.bytes()));
-        let decoding = Duration::from_nanos(self.shared().decoding.load(Ordering::Relaxed));
-        let lag = state.heard.map(|heard| heard.elapsed());
-        CacheReport { scope: self.scope().clone(), state, objects, bytes, lag, decoding }
     }
 
     /// How far it is.

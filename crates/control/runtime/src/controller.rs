@@ -505,11 +505,6 @@ impl<K: Key> Builder<K> {
         self.qualify(|trigger| trigger.predicates.push(predicate))
     }
 
-    /// The kind named last is in another cluster than the process's own.
-    pub fn in_cluster(self, cluster: &Cluster) -> Self {
-        self.qualify(|trigger| trigger.informers = Some(cluster.informers().clone()))
-    }
-
     /// What happens if the kind named last is missing or forbidden; it waits by default.
     pub fn when_missing(self, missing: WhenMissing) -> Self {
         self.qualify(|trigger| trigger.missing = missing)

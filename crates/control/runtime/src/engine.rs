@@ -122,9 +122,11 @@ impl Engine {
     }
 
     /// Ends every reconcile where it is. Controllers then wait, warm, for the next [`Engine::go`]: for a process that was
-    /// deposed and may lead again. Caches and queues go on; keys that were being worked on are queued again.
+    /// deposed and may lead again. Caches and queues go on; keys that were being worked on are queued again, and so is all
+    /// that is known: others have acted meanwhile.
     pub fn stand_by(&self) {
         self.go.send_replace(false);
+        self.replay(|_| true);
     }
 
     /// Has controllers that are added from now on work only on some keys, by their text. What a filter turns away is not

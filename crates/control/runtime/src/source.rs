@@ -142,10 +142,6 @@ struct Active<K: Key> {
     _tasks: TaskGroup,
 }
 
-/// `None` for all keys.
-type Concerns<'a> = Option<&'a dyn Fn(&str) -> bool>;
-type Tell = Arc<dyn Fn(&Change, Concerns<'_>) + Send + Sync>;
-
 impl<K: Key> Sources<K> {
     pub(crate) fn new(
         controller: Arc<str>,
@@ -176,10 +172,7 @@ impl<K: Key> Sources<K> {
                 let opened = informers.cache(scope);
                 // Before anything is told: the first turn may write already.
                 self.freshness.join(number, opened.clone(), own);
-                let told = self.tell(&fire, &mut tasks);
-                let every = Arc::clone(&told);
-                subscription = Some(opened.subscribe(move |change| every(change, None)));
-                tell = Some(told);
+                subscription = Some(self.subscribe(&opened, &fire, &mut tasks));
                 if let Some(period) = resync {
                     tasks.spawn("resync", self.resync(opened.clone(), Arc::clone(&fire), period));
                 }
@@ -196,41 +189,22 @@ impl<K: Key> Sources<K> {
         number
     }
 
-    /// What becomes of a change: keys at once, or a letter to whoever takes his time.
-    fn tell(&self, fire: &Arc<Fire<K>>, tasks: &mut TaskGroup) -> Tell {
+    fn subscribe(&self, cache: &Cache, fire: &Arc<Fire<K>>, tasks: &mut TaskGroup) -> Subscription {
         let (sink, quick) = (self.sink.clone(), Arc::clone(fire));
         if !fire.is_slow() {
-            return Arc::new(move |change, concerns| {
+            return cache.subscribe(move |change| {
                 if quick.matters(change) {
-                    let mut keys = quick.quick(change);
-                    if let Some(concerns) = concerns {
-                        keys.retain(|key| concerns(&key.to_string()));
-                    }
-                    sink.put(keys, quick.call(change));
+                    sink.put(quick.quick(change), quick.call(change));
                 }
             });
         }
         let mailbox = Arc::new(Mailbox::default());
         tasks.spawn("slow mapping", read(Arc::clone(&mailbox), Arc::clone(fire), sink));
-        Arc::new(move |change, _| {
+        cache.subscribe(move |change| {
             if quick.matters(change) {
                 mailbox.put(change.clone());
             }
         })
-    }
-
-    /// Tells all that is known again, as if the controller had just begun, to those keys that it concerns.
-    pub(crate) fn replay(&self, concerns: &dyn Fn(&str) -> bool) {
-        let sources: Vec<(Cache, Tell)> = {
-            let active = self.active();
-            active.values().filter_map(|active| Some((active.cache.clone()?, active.tell.clone()?))).collect()
-        };
-        for (cache, tell) in sources {
-            for object in cache.list() {
-                let change = Change { key: object.key(), old: None, new: Some(object), origin: Origin::Initial };
-                tell(&change, Some(concerns));
-            }
-        }
     }
 
     /// Looks at every object again, all of them once per period.

@@ -344,14 +344,6 @@ impl<K: Key> Workers<K> {
     }
 }
 
-/// Resolves when workers may not work any longer.
-async fn taken_back(go: &mut watch::Receiver<bool>) {
-    // Whoever gives the word lives as long as its controllers.
-    if go.wait_for(|go| !go).await.is_err() {
-        std::future::pending::<()>().await;
-    }
-}
-
 async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,

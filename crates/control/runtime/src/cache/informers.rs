@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::keep::{Keep, Transform};
 use super::store::Store;
 use super::view::Memo;
-use super::{Alive, Cache, CacheReport, CacheState, Shared};
+use super::{Alive, Cache, CacheState, Shared};
 use crate::client::Client;
 use crate::scope::{Form, Scope};
 use crate::tasks::TaskGroup;
@@ -169,12 +169,6 @@ impl Informers {
     pub fn caches(&self) -> Vec<Cache> {
         let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.caches.values().filter_map(Weak::upgrade).map(Cache).collect()
-    }
-
-    /// What every cache looks like from outside, in the order of their scopes.
-    #[must_use]
-    pub fn reports(&self) -> Vec<CacheReport> {
-        self.caches().iter().map(Cache::report).collect()
     }
 
     /// How every cache is doing, in the order of their scopes.
