@@ -352,36 +352,45 @@ impl<K: Key> std::fmt::Debug for Handle<K> {
     }
 }
 
+/// Ends the sources of a controller when it ends, however that comes about. Whoever looks at it still holds it; its watches
+/// need not go on for that.
+struct EndsSources<K: Key>(Arc<Live<K>>);
+
+impl<K: Key> Drop for EndsSources<K> {
+    fn drop(&mut self) {
+        self.0.sources.end();
+    }
+}
+
 impl<K: Key> Warm<K> {
     pub(crate) fn live(&self) -> Arc<Live<K>> {
         Arc::clone(&self.live)
     }
 
-    /// Waits for every source, then for `go`, then works until `cancel`, then drains.
-    ///
-    /// # Errors
-    /// It could not go on.
-    pub(crate) async fn run(self, go: CancellationToken, cancel: CancellationToken) -> Result<(), ControllerError> {
-        let live = self.live();
-        let ended = self.live_and_drain(go, cancel).await;
-        // Whoever looks at it still holds it; its watches need not go on for that.
-        live.sources.end();
-        ended
+    /// What will be known if it cannot go on.
+    pub(crate) fn failing(&self) -> Failing {
+        self.workers.failing.clone()
     }
 
-    async fn live_and_drain(self, go: CancellationToken, cancel: CancellationToken) -> Result<(), ControllerError> {
+    /// Waits for every source, then for `go`, then works until `cancel` or until it [fails](Self::failing), then drains.
+    pub(crate) async fn run(self, go: CancellationToken, cancel: CancellationToken) {
         let Self { workers, live, sync_timeout } = self;
         let (name, failing) = (Arc::clone(&workers.name), workers.failing.clone());
+        let _ends_whatever_happens = EndsSources(Arc::clone(&live));
         let ready = async {
-            live.sources.synced(sync_timeout).await?;
-            go.cancelled().await;
-            Ok(())
+            match live.sources.synced(sync_timeout).await {
+                Ok(()) => go.cancelled().await,
+                Err(error) => failing.fail(error),
+            }
         };
         tokio::select! {
             biased;
-            () = cancel.cancelled() => return Ok(()),
-            () = failing.failed() => return failing.why().map_or(Ok(()), Err),
-            ready = ready => ready?,
+            () = cancel.cancelled() => return,
+            () = failing.failed() => return,
+            () = ready => {}
+        }
+        if failing.why().is_some() {
+            return;
         }
         tracing::info!(controller = %name, workers = *live.count.borrow(), "controller started");
         let over = cancel.child_token();
@@ -397,7 +406,6 @@ impl<K: Key> Warm<K> {
         };
         tokio::join!(silence, working);
         tracing::info!(controller = %name, "controller stopped");
-        failing.why().map_or(Ok(()), Err)
     }
 }
 
