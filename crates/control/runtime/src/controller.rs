@@ -12,8 +12,8 @@ use crate::floors::Freshness;
 use crate::metrics::Metrics;
 use crate::reconciler::{AnyReconciler, Reconciler};
 use crate::resource::Resource;
+use crate::scope::Scope;
 use crate::trigger::{Mapping, Predicate, Role, Trigger};
-use crate::watch::Scope;
 use crate::worker::{Intake, Workers};
 
 /// What is wrong with a controller's description.

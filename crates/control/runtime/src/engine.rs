@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use crate::cache::{CacheState, Informers};
 use crate::controller::{Controller, View};
 use crate::metrics::Metrics;
+use crate::scope::Scope;
 use crate::tasks::TaskGroup;
-use crate::watch::Scope;
 
 /// Why a controller was not added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

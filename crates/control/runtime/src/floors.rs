@@ -11,6 +11,7 @@ use concert_api::{Object, ObjectKey};
 
 use crate::cache::Cache;
 use crate::client::{ApiError, Client};
+use crate::scope::Scope;
 
 /// How long a turn waits for the cache before it reads live.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -22,8 +23,8 @@ pub(crate) struct Freshness {
     caches: Vec<Cache>,
     /// The one of its own objects, if it has such.
     own: Option<Cache>,
-    /// Key → index of a cache → revision it must have reached.
-    floors: Mutex<BTreeMap<ObjectKey, BTreeMap<usize, u64>>>,
+    /// Key → index of a cache, and a namespace → revision it must have reached there.
+    floors: Mutex<BTreeMap<ObjectKey, BTreeMap<(usize, String), u64>>>,
 }
 
 impl Freshness {
@@ -34,15 +35,14 @@ impl Freshness {
     /// Raises the floor of `key` to what was just written.
     pub(crate) fn wrote(&self, key: &ObjectKey, written: &Object) {
         let (Some(gvk), Some(revision)) = (written.gvk(), written.revision()) else { return };
+        let namespace = written.namespace();
         let shows = |cache: &Cache| {
-            let scope = cache.scope();
-            let all = scope.selection.labels.is_empty() && scope.selection.fields.is_empty();
-            let here = scope.selection.namespace.is_empty() || scope.selection.namespace == written.namespace();
-            scope.resource.gvk.group == gvk.group && scope.resource.gvk.kind == gvk.kind && all && here
+            let Scope { resource, .. } = cache.scope();
+            resource.gvk.group == gvk.group && resource.gvk.kind == gvk.kind && cache.scope().shows(&namespace)
         };
         let mut floors = self.floors.lock().unwrap_or_else(PoisonError::into_inner);
         for (index, _) in self.caches.iter().enumerate().filter(|(_, cache)| shows(cache)) {
-            let floor = floors.entry(key.clone()).or_default().entry(index).or_default();
+            let floor = floors.entry(key.clone()).or_default().entry((index, namespace.to_string())).or_default();
             *floor = (*floor).max(revision);
         }
     }
@@ -52,8 +52,8 @@ impl Freshness {
         let floors = self.floors.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned();
         let Some(floors) = floors else { return true };
         let all = async {
-            for (index, revision) in &floors {
-                self.caches[*index].reaches(*revision).await;
+            for ((index, namespace), revision) in &floors {
+                self.caches[*index].reaches(namespace, *revision).await;
             }
         };
         let in_time = tokio::time::timeout(PATIENCE, all).await.is_ok();

@@ -11,6 +11,7 @@
 //! | [`client`] | one request, once, under a deadline, through the gate |
 //! | [`watch`] | lists and watches; resumes by itself |
 //! | [`cache`] | what is known about a kind; one writer, many readers |
+//! | [`objects`] | objects of one kind, as a type: reads from the cache, writes to the server |
 //! | [`trigger`] | from a change to keys |
 //! | [`reconciler`] | what an author writes |
 //! | [`controller`] | sources + reconciler |
@@ -66,15 +67,19 @@ mod floors;
 pub mod lease;
 pub mod manager;
 pub mod metrics;
+pub mod objects;
 pub mod reconciler;
 mod resource;
+mod scope;
 pub mod serve;
 pub mod tasks;
 pub mod trigger;
 pub mod watch;
 mod worker;
 
-pub use cache::{Cache, CacheState, Change, Informers};
+pub use cache::{
+    Cache, CacheState, Change, Find, Index, Informers, KindSettings, Narrowing, Transform, Undecodable, View,
+};
 pub use client::{ApiError, Client, ConnectError, Listing, Preconditions, Selection, Source};
 pub use concert_queue::{Backoff, Outcome, priority};
 pub use controller::{BuildError, Controller};
@@ -83,12 +88,14 @@ pub use events::{EventKind, Recorder};
 pub use lease::{Lease, LeaseError, LeaseSettings, Standing};
 pub use manager::{Manager, ManagerError, ManagerSettings, Phase, Stop};
 pub use metrics::Metrics;
+pub use objects::{Done, Objects, OwnError, Owner, Ownership, Patch, PatchError, set_owner};
 pub use reconciler::{ReconcileError, Reconciler, Request, reconcile_fn};
 pub use resource::Resource;
+pub use scope::{Form, Scope};
 pub use serve::{Endpoint, Probes, ServeError};
 pub use tasks::TaskGroup;
 pub use trigger::{Mapping, Predicate};
-pub use watch::{Scope, Trouble};
+pub use watch::Trouble;
 
 /// An error with its sources, each said once.
 #[must_use]

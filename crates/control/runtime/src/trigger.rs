@@ -13,7 +13,7 @@ use concert_queue::priority;
 
 use crate::cache::{Change, Origin, Verb};
 use crate::resource::Resource;
-use crate::watch::Scope;
+use crate::scope::Scope;
 
 /// Which changes matter.
 #[derive(Clone)]

@@ -4,6 +4,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+mod caches;
 mod clients;
 mod controllers;
 mod determinism;
@@ -11,6 +12,7 @@ mod embedded;
 mod events;
 mod leases;
 mod managers;
+mod objects;
 mod reference;
 mod watches;
 
