@@ -107,6 +107,7 @@ func (s *subject) control(ctx context.Context, workers, micros int) (int, error)
 
 // kinds starts a controller for each of so many custom kinds.
 func (s *subject) kinds(ctx context.Context, count int) error {
+	s.tally.began = time.Now()
 	mgr, err := s.manager()
 	if err != nil {
 		return err

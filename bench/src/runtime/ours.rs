@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use concert_api::Gvk;
-use concert_runtime::{Cache, Client, Engine, Informers, Metrics, Resource, Source};
+use concert_runtime::{Client, Engine, Informers, Metrics, Resource, Source};
 use concert_world::World;
 
 use super::objects::Kind;
 use super::protocol::{Reply, Words};
 use queue::Keys;
+use read::Pods;
 use tally::Tally;
 
 /// What this process has built up so far.
@@ -22,7 +23,7 @@ use tally::Tally;
 pub struct Subject {
     informers: Informers,
     engine: Engine,
-    pods: Option<Cache>,
+    pods: Option<Pods>,
     tally: Arc<Tally>,
     keys: Keys,
 }
@@ -51,25 +52,21 @@ impl Subject {
             "cache" => {
                 // Typed and dynamic readers share one cache of bytes.
                 let (_form, strip, index) = (words.text()?, words.text()?, words.text()?);
-                let pods = read::cached(&self.informers, strip == "strip", index == "index").await?;
-                let count = pods.len() as u64;
-                self.pods = Some(pods);
-                Ok(reply.with("objects", count))
+                let pods = Pods::cached(&self.informers, strip == "strip", index == "index").await;
+                Ok(reply.with("objects", self.pods.insert(pods).len()))
             }
             "control" => {
                 let (workers, micros) = (words.number()?, words.number()?);
-                let pods = control::pods(&self.engine, workers, micros, &self.tally).await?;
-                let count = pods.len() as u64;
-                self.pods = Some(pods);
-                Ok(reply.with("objects", count))
+                let cache = control::pods(&self.engine, workers, micros, &self.tally).await?;
+                Ok(reply.with("objects", self.pods.insert(Pods::of(cache)).len()))
             }
             "kinds" => control::kinds(&self.engine, words.number()?, &self.tally).await.map(|()| reply),
             "reconciles" => Ok(self.tally.report()),
             "lists" => {
                 let (count, nodes) = (words.number()?, words.number()?);
-                read::lists(self.pods()?, count, nodes).map(|returned| reply.with("returned", returned))
+                self.pods()?.lists(count, nodes).map(|returned| reply.with("returned", returned))
             }
-            "gets" => Ok(reply.with("found", read::gets(self.pods()?, words.number()?))),
+            "gets" => Ok(reply.with("found", self.pods()?.gets(words.number()?))),
             "keys" => {
                 self.keys = Keys::new(words.number()?);
                 Ok(reply)
@@ -87,7 +84,7 @@ impl Subject {
         }
     }
 
-    fn pods(&self) -> Result<&Cache> {
+    fn pods(&self) -> Result<&Pods> {
         self.pods.as_ref().context("there is no cache of Pods yet")
     }
 }

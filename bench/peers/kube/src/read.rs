@@ -6,10 +6,10 @@ use std::hash::Hash;
 use anyhow::Result;
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
 use kube::api::{Api, Resource};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::{WatchStreamExt, reflector, watcher};
-use kube::ResourceExt;
 use serde::de::DeserializeOwned;
 
 /// Starts the watch; gives the store when the first list is in it.
