@@ -7,6 +7,7 @@
 mod connect;
 mod error;
 mod gate;
+mod lanes;
 mod retry;
 
 use std::fmt;

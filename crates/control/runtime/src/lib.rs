@@ -12,6 +12,7 @@
 //! | [`watch`] | lists and watches; resumes by itself |
 //! | [`cache`] | what is known about a kind; one writer, many readers |
 //! | [`objects`] | objects of one kind, as a type: reads from the cache, writes to the server |
+//! | [`source`] | what a running controller listens to |
 //! | [`trigger`] | from a change to keys |
 //! | [`reconciler`] | what an author writes |
 //! | [`controller`] | sources + reconciler |
@@ -72,30 +73,34 @@ pub mod reconciler;
 mod resource;
 mod scope;
 pub mod serve;
+pub mod source;
 pub mod tasks;
 pub mod trigger;
 pub mod watch;
 mod worker;
 
 pub use cache::{
-    Cache, CacheState, Change, Find, Index, Informers, KindSettings, Narrowing, Transform, Undecodable, View,
+    Cache, CacheState, Change, Find, Index, Informers, KindSettings, Narrowing, Origin, Transform, Undecodable, Verb,
+    View,
 };
 pub use client::{ApiError, Client, ConnectError, Listing, Preconditions, Selection, Source};
-pub use concert_queue::{Backoff, Outcome, priority};
-pub use controller::{BuildError, Controller};
+pub use concert_queue::{Backoff, Outcome, RateLimiter, limiter, priority};
+pub use controller::{BuildError, Controller, ControllerDefaults, ControllerError, Handle, Panics};
 pub use engine::{ControllerState, Engine, EngineError};
 pub use events::{EventKind, Recorder};
 pub use lease::{Lease, LeaseError, LeaseSettings, Standing};
 pub use manager::{Manager, ManagerError, ManagerSettings, Phase, Stop};
 pub use metrics::Metrics;
 pub use objects::{Done, Objects, OwnError, Owner, Ownership, Patch, PatchError, set_owner};
-pub use reconciler::{ReconcileError, Reconciler, Request, reconcile_fn};
+pub use reconciler::{Key, ReconcileError, Reconciler, Request, reconcile_fn, reconcile_keys_fn};
 pub use resource::Resource;
 pub use scope::{Form, Scope};
 pub use serve::{Endpoint, Probes, ServeError};
+pub use source::{Channel, EventSource, Sink, Watching};
 pub use tasks::TaskGroup;
-pub use trigger::{Mapping, Predicate};
+pub use trigger::{Mapping, Predicate, Priorities, Trigger, WhenMissing};
 pub use watch::Trouble;
+pub use worker::TurnId;
 
 /// An error with its sources, each said once.
 #[must_use]

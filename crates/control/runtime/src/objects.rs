@@ -24,13 +24,15 @@ pub use patch::{Patch, PatchError};
 
 use crate::cache::{Cache, Informers};
 use crate::client::{ApiError, Client, Preconditions, Selection};
-use crate::reconciler::Request;
+use crate::reconciler::{Key, Request};
 use crate::resource::Resource;
 
 /// How long a read waits for the cache to show what was written before it asks the server.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// So many writes are remembered until the cache shows them; with more, the oldest is trusted to have arrived.
 const REMEMBERED: usize = 1024;
+
+type Witness = dyn Fn(&Object) + Send + Sync;
 
 /// Objects of one kind. Cheap to clone; clones see each other's writes.
 pub struct Objects<K = Value> {
@@ -40,8 +42,8 @@ pub struct Objects<K = Value> {
     subresource: Option<Arc<str>>,
     /// What was written and the cache has perhaps not seen.
     floors: Arc<Mutex<BTreeMap<ObjectKey, u64>>>,
-    /// The turn in which it is used.
-    turn: Option<Request>,
+    /// Told what was written: the turn in which it is used.
+    witness: Option<Arc<Witness>>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -96,7 +98,7 @@ impl Informers {
 impl<K> Objects<K> {
     fn new(client: Client, resource: Resource, cache: Option<Cache>) -> Self {
         let client = client.with_retries();
-        Self { client, resource, cache, subresource: None, floors: Arc::default(), turn: None, kind: PhantomData }
+        Self { client, resource, cache, subresource: None, floors: Arc::default(), witness: None, kind: PhantomData }
     }
 
     /// The kind.
@@ -113,8 +115,9 @@ impl<K> Objects<K> {
 
     /// The same, as part of a turn: the next turn of its key sees what this one wrote, and is not started by it.
     #[must_use]
-    pub fn within(&self, turn: &Request) -> Self {
-        Self { turn: Some(turn.clone()), ..self.clone() }
+    pub fn within<Q: Key>(&self, turn: &Request<Q>) -> Self {
+        let turn = turn.clone();
+        Self { witness: Some(Arc::new(move |written| turn.wrote(written))), ..self.clone() }
     }
 
     /// The same, read from the server.
@@ -141,8 +144,8 @@ impl<K> Objects<K> {
 
     /// Remembers what was written.
     fn wrote(&self, written: &Object) {
-        if let Some(turn) = &self.turn {
-            turn.wrote(written);
+        if let Some(witness) = &self.witness {
+            witness(written);
         }
         let Some(revision) = written.revision().filter(|_| self.cache.is_some()) else { return };
         let mut floors = self.floors.lock().unwrap_or_else(PoisonError::into_inner);
@@ -406,7 +409,7 @@ impl<K> Clone for Objects<K> {
             cache: self.cache.clone(),
             subresource: self.subresource.clone(),
             floors: Arc::clone(&self.floors),
-            turn: self.turn.clone(),
+            witness: self.witness.clone(),
             kind: PhantomData,
         }
     }

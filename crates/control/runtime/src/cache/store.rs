@@ -36,6 +36,10 @@ pub enum Origin {
     Relisted,
     /// Watched: exactly this change was made.
     Watched,
+    /// Nothing changed: it is only time to look again.
+    Resync,
+    /// Told from outside of the API; see [`Channel`](crate::Channel).
+    External,
 }
 
 /// What a [`Change`] did.
@@ -47,6 +51,8 @@ pub enum Verb {
     Updated,
     /// The object is gone.
     Deleted,
+    /// Something happened that concerns the object; it need not be an object of the API.
+    Generic,
 }
 
 impl Change {
@@ -54,6 +60,7 @@ impl Change {
     #[must_use]
     pub fn verb(&self) -> Verb {
         match (&self.old, &self.new) {
+            _ if self.origin == Origin::External => Verb::Generic,
             (_, None) => Verb::Deleted,
             (None, Some(_)) => Verb::Created,
             (Some(_), Some(_)) => Verb::Updated,

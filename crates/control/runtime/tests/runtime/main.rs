@@ -14,6 +14,8 @@ mod leases;
 mod managers;
 mod objects;
 mod reference;
+mod sources;
+mod turns;
 mod watches;
 
 use std::time::Duration;
