@@ -19,6 +19,7 @@ mod store;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use concert_api::{Object, ObjectKey, OwnerReference};
@@ -93,6 +94,8 @@ struct Shared {
     feeds: Mutex<BTreeMap<String, CancellationToken>>,
     spawner: Spawner,
     memo: Memo,
+    /// Nanoseconds spent on reading and keeping what arrived.
+    decoding: AtomicU64,
     stop: CancellationToken,
 }
 
@@ -364,7 +367,11 @@ impl Shared {
         if stop.is_cancelled() {
             return;
         }
-        match self.store.write().unwrap_or_else(PoisonError::into_inner).apply(namespace, event) {
+        let began = Instant::now();
+        let applied = self.store.write().unwrap_or_else(PoisonError::into_inner).apply(namespace, event);
+        let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.decoding.fetch_add(took, Ordering::Relaxed);
+        match applied {
             Ok(changes) => handlers.tell(&changes),
             Err(why) => self.skip(namespace, &why.to_string()),
         }

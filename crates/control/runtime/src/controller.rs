@@ -368,42 +368,47 @@ impl<K: Key> std::fmt::Debug for Handle<K> {
     }
 }
 
+/// Ends the sources of a controller when it ends, however that comes about. Whoever looks at it still holds it; its watches
+/// need not go on for that.
+struct EndsSources<K: Key>(Arc<Live<K>>);
+
+impl<K: Key> Drop for EndsSources<K> {
+    fn drop(&mut self) {
+        self.0.sources.end();
+    }
+}
+
 impl<K: Key> Warm<K> {
     pub(crate) fn live(&self) -> Arc<Live<K>> {
         Arc::clone(&self.live)
     }
 
-    /// Waits for every source, then for `go`, then works until `cancel`, then drains. While `go` does not hold, nothing
-    /// is worked on; turns that have begun are ended where they are.
-    ///
-    /// # Errors
-    /// It could not go on.
-    pub(crate) async fn run(self, go: watch::Receiver<bool>, cancel: CancellationToken) -> Result<(), ControllerError> {
-        let live = self.live();
-        let ended = self.live_and_drain(go, cancel).await;
-        // Whoever looks at it still holds it; its watches need not go on for that.
-        live.sources.end();
-        ended
+    /// What will be known if it cannot go on.
+    pub(crate) fn failing(&self) -> Failing {
+        self.workers.failing.clone()
     }
 
-    async fn live_and_drain(self, go: watch::Receiver<bool>, cancel: CancellationToken) -> Result<(), ControllerError> {
+    /// Waits for every source, then for `go`, then works until `cancel` or until it [fails](Self::failing), then drains.
+    /// While `go` does not hold, nothing is worked on; turns that have begun are ended where they are.
+    pub(crate) async fn run(self, go: watch::Receiver<bool>, cancel: CancellationToken) {
         let Self { workers, live, sync_timeout } = self;
-        let failing = workers.failing.clone();
-        let workers = Arc::new(workers);
+        let (failing, workers) = (workers.failing.clone(), Arc::new(workers));
+        let _ends_whatever_happens = EndsSources(Arc::clone(&live));
         loop {
             let ready = async {
-                live.sources.synced(sync_timeout).await?;
-                becomes(go.clone(), true).await;
-                Ok(())
+                match live.sources.synced(sync_timeout).await {
+                    Ok(()) => becomes(go.clone(), true).await,
+                    Err(error) => failing.fail(error),
+                }
             };
             tokio::select! {
                 biased;
-                () = cancel.cancelled() => return Ok(()),
-                () = failing.failed() => return failing.why().map_or(Ok(()), Err),
-                ready = ready => ready?,
+                () = cancel.cancelled() => return,
+                () = failing.failed() => return,
+                () = ready => {}
             }
-            if !work(&workers, &live, &failing, &go, &cancel).await {
-                return failing.why().map_or(Ok(()), Err);
+            if failing.why().is_some() || !work(&workers, &live, &go, &cancel).await {
+                return;
             }
         }
     }
@@ -413,7 +418,6 @@ impl<K: Key> Warm<K> {
 async fn work<K: Key>(
     workers: &Arc<Workers<K>>,
     live: &Live<K>,
-    failing: &Failing,
     go: &watch::Receiver<bool>,
     cancel: &CancellationToken,
 ) -> bool {
@@ -425,7 +429,7 @@ async fn work<K: Key>(
         tokio::select! {
             biased;
             () = over.cancelled() => {}
-            () = failing.failed() => over.cancel(),
+            () = workers.failing.failed() => over.cancel(),
         }
         live.sources.silence();
         std::future::pending().await

@@ -1,7 +1,7 @@
 //! Starts and stops controllers while the process runs.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
@@ -55,7 +55,7 @@ impl ControllerState {
     /// Whether every source has been complete once.
     #[must_use]
     pub fn is_synced(&self) -> bool {
-        self.sources.iter().all(|(_, state)| state.synced)
+        self.failure.is_none() && self.sources.iter().all(|(_, state)| state.synced)
     }
 }
 
@@ -122,9 +122,11 @@ impl Engine {
     }
 
     /// Ends every reconcile where it is. Controllers then wait, warm, for the next [`Engine::go`]: for a process that was
-    /// deposed and may lead again. Caches and queues go on; keys that were being worked on are queued again.
+    /// deposed and may lead again. Caches and queues go on; keys that were being worked on are queued again, and so is all
+    /// that is known: others have acted meanwhile.
     pub fn stand_by(&self) {
         self.go.send_replace(false);
+        self.replay(|_| true);
     }
 
     /// Has controllers that are added from now on work only on some keys, by their text. What a filter turns away is not
@@ -163,15 +165,23 @@ impl Engine {
         let warm = controller.warm(&self.informers, &self.metrics, &state.defaults, state.ours.clone());
         let live = warm.live();
         let guard = ended.clone().drop_guard();
-        let (engine, go, cancel) = (Arc::downgrade(&self.state), self.go.subscribe(), stop.clone());
-        let (of, failed) = (name.clone(), Arc::clone(&self.failed));
+        let (failing, go, cancel) = (warm.failing(), self.go.subscribe(), stop.clone());
+        let (of, failures) = (name.clone(), (Arc::downgrade(&self.state), Arc::clone(&self.failed)));
         state.tasks.spawn(format!("controller {name}"), async move {
             let _ends_whatever_happens = guard;
-            if let Err(error) = warm.run(go, cancel).await {
+            let mut run = std::pin::pin!(warm.run(go, cancel));
+            let ended = tokio::select! {
+                biased;
+                () = &mut run => true,
+                () = failing.failed() => false,
+            };
+            // Told before it has drained: a turn that never ends must not hold that up.
+            if let Some(error) = failing.why() {
                 tracing::error!(controller = of, error = %error, "controller failed");
-                let Some(state) = engine.upgrade() else { return };
-                state.lock().unwrap_or_else(PoisonError::into_inner).note(&of, error);
-                failed.notify_one();
+                note(&failures, &of, error);
+            }
+            if !ended {
+                run.await;
             }
         });
         state.controllers.insert(name, Running { live, stop, ended, failure: None });
@@ -275,13 +285,15 @@ impl Engine {
     }
 }
 
-impl State {
-    fn note(&mut self, controller: &str, error: ControllerError) {
-        if let Some(running) = self.controllers.get_mut(controller) {
-            running.failure = Some(error.clone());
-        }
-        self.failures.push_back(error);
+/// Writes down that a controller failed, and wakes whoever waits for that.
+fn note((state, failed): &(Weak<Mutex<State>>, Arc<Notify>), controller: &str, error: ControllerError) {
+    let Some(state) = state.upgrade() else { return };
+    let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(running) = state.controllers.get_mut(controller) {
+        running.failure = Some(error.clone());
     }
+    state.failures.push_back(error);
+    failed.notify_one();
 }
 
 impl std::fmt::Debug for Engine {

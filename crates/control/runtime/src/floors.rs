@@ -28,8 +28,8 @@ pub(crate) struct Freshness<K> {
 struct Caches {
     /// Those it listens to, by the number of the source.
     all: BTreeMap<u64, Cache>,
-    /// The one of its own objects, if it has such.
-    own: Option<Cache>,
+    /// Which of them is that of its own objects, if it has such.
+    own: Option<u64>,
 }
 
 impl<K: Ord + Clone> Freshness<K> {
@@ -41,7 +41,7 @@ impl<K: Ord + Clone> Freshness<K> {
     pub(crate) fn join(&self, source: u64, cache: Cache, own: bool) {
         let mut caches = self.caches.write().unwrap_or_else(PoisonError::into_inner);
         if own {
-            caches.own = Some(cache.clone());
+            caches.own = Some(source);
         }
         caches.all.insert(source, cache);
     }
@@ -95,10 +95,14 @@ impl<K: Ord + Clone> Freshness<K> {
 }
 
 impl Freshness<ObjectKey> {
+    fn own(&self) -> Option<Cache> {
+        let caches = self.caches.read().unwrap_or_else(PoisonError::into_inner);
+        caches.all.get(&caches.own?).cloned()
+    }
+
     /// The controller's own object, from the cache or live.
     pub(crate) async fn object(&self, key: &ObjectKey, stale: bool) -> Result<Option<Arc<Object>>, ApiError> {
-        let own = self.caches.read().unwrap_or_else(PoisonError::into_inner).own.clone();
-        let Some(own) = own else { return Ok(None) };
+        let Some(own) = self.own() else { return Ok(None) };
         if !stale {
             return Ok(own.get(key));
         }

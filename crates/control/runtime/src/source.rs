@@ -17,10 +17,11 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use concert_api::ObjectKey;
+use concert_api::{Object, ObjectKey};
 use concert_queue::{Call, Intake};
 use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
@@ -129,7 +130,9 @@ pub(crate) struct Sources<K: Key> {
     sink: Sink<K>,
     freshness: Arc<Freshness<K>>,
     failing: Failing,
-    active: Mutex<BTreeMap<u64, Active<K>>>,
+    next: AtomicU64,
+    /// `None` when the controller has ended: nothing starts any more.
+    active: Mutex<Option<BTreeMap<u64, Active<K>>>>,
 }
 
 /// One of them. Dropping it ends it.
@@ -138,8 +141,8 @@ struct Active<K: Key> {
     missing: WhenMissing,
     cache: Option<Cache>,
     fire: Arc<Fire<K>>,
-    _subscription: Option<Subscription>,
-    _tasks: TaskGroup,
+    subscription: Option<Subscription>,
+    tasks: TaskGroup,
 }
 
 impl<K: Key> Sources<K> {
@@ -150,16 +153,25 @@ impl<K: Key> Sources<K> {
         freshness: Arc<Freshness<K>>,
         failing: Failing,
     ) -> Arc<Self> {
-        Arc::new(Self { controller, informers, sink, freshness, failing, active: Mutex::default() })
+        let (next, active) = (AtomicU64::new(0), Mutex::new(Some(BTreeMap::new())));
+        Arc::new(Self { controller, informers, sink, freshness, failing, next, active })
     }
 
-    fn active(&self) -> MutexGuard<'_, BTreeMap<u64, Active<K>>> {
+    fn active(&self) -> MutexGuard<'_, Option<BTreeMap<u64, Active<K>>>> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes something from every source, in the order they were added.
+    fn each<T>(&self, take: impl Fn(&Active<K>) -> Option<T>) -> Vec<T> {
+        self.active().iter().flat_map(BTreeMap::values).filter_map(take).collect()
     }
 
     /// Starts to listen; gives the number of the source.
     pub(crate) fn add(&self, trigger: Trigger<K>) -> u64 {
-        let number = self.active().last_key_value().map_or(0, |(last, _)| last + 1);
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        if self.active().is_none() {
+            return number;
+        }
         let (missing, resync, own) = (trigger.missing, trigger.resync, trigger.role == Role::For);
         let informers = trigger.informers.clone().unwrap_or_else(|| self.informers.clone());
         let (origin, fire) = trigger.split();
@@ -184,8 +196,17 @@ impl<K: Key> Sources<K> {
                 drop(tasks.spawn("source", self.watch_over(name.clone(), run, sink)));
             }
         }
-        let active = Active { name, missing, cache, fire: replayed, _subscription: subscription, _tasks: tasks };
-        self.active().insert(number, active);
+        let added = Active { name, missing, cache, fire: replayed, subscription, tasks };
+        let mut active = self.active();
+        match &mut *active {
+            Some(active) => drop(active.insert(number, added)),
+            // It ended meanwhile; what was begun is dropped outside the lock.
+            None => {
+                drop(active);
+                self.freshness.leave(number);
+                drop(added);
+            }
+        }
         number
     }
 
@@ -214,15 +235,14 @@ impl<K: Key> Sources<K> {
             cache.synced().await;
             loop {
                 let period = random.jitter(period, RESYNC_JITTER);
-                let objects = cache.list();
-                let steps = objects.len().clamp(1, RESYNC_STEPS);
+                let steps = cache.len().clamp(1, RESYNC_STEPS);
+                let mut after = None;
                 for step in 0..steps {
                     tokio::time::sleep(period / u32::try_from(steps).unwrap_or(1)).await;
-                    for object in &objects[objects.len() * step / steps..objects.len() * (step + 1) / steps] {
-                        // As it is by now; one that is gone has been told.
-                        let Some(now) = cache.get(&object.key()) else { continue };
-                        let (key, old) = (now.key(), Some(Arc::clone(&now)));
-                        let change = Change { key, old, new: Some(now), origin: Origin::Resync };
+                    for object in share(&cache, after.as_ref(), steps - step) {
+                        after = Some(object.key());
+                        let (key, old) = (object.key(), Some(Arc::clone(&object)));
+                        let change = Change { key, old, new: Some(object), origin: Origin::Resync };
                         if fire.matters(&change) {
                             let call = fire.call(&change);
                             sink.put(fire.map(change).await, call);
@@ -254,7 +274,7 @@ impl<K: Key> Sources<K> {
 
     /// Ends a source.
     pub(crate) fn remove(&self, number: u64) {
-        let ended = self.active().remove(&number);
+        let ended = self.active().as_mut().and_then(|active| active.remove(&number));
         self.freshness.leave(number);
         // Outside the lock: it ends a subscription, and perhaps a watch.
         drop(ended);
@@ -262,10 +282,10 @@ impl<K: Key> Sources<K> {
 
     /// Has all that is known of kinds start turns of these keys, as if the controller had just begun.
     pub(crate) fn replay(&self, keys: &KeyFilter) {
-        for active in self.active().values_mut() {
+        for active in self.active().iter_mut().flat_map(BTreeMap::values_mut) {
             let Some(cache) = active.cache.clone() else { continue };
             let (fire, sink, keys) = (Arc::clone(&active.fire), self.sink.clone(), Arc::clone(keys));
-            active._tasks.spawn("replay", async move {
+            active.tasks.spawn("replay", async move {
                 for object in cache.list() {
                     let (key, origin) = (object.key(), Origin::Initial);
                     let change = Change { key, old: None, new: Some(object), origin };
@@ -283,32 +303,27 @@ impl<K: Key> Sources<K> {
     /// Ends the flow of keys; what is in flight may still read the caches.
     pub(crate) fn silence(&self) {
         let mut silenced = Vec::new();
-        for active in self.active().values_mut() {
-            silenced.push(active._subscription.take());
+        for active in self.active().iter_mut().flat_map(BTreeMap::values_mut) {
             let quiet = TaskGroup::new(CancellationToken::new());
-            drop(std::mem::replace(&mut active._tasks, quiet));
+            silenced.push((active.subscription.take(), std::mem::replace(&mut active.tasks, quiet)));
         }
     }
 
     /// Ends all sources.
     pub(crate) fn end(&self) {
-        let ended = std::mem::take(&mut *self.active());
-        ended.keys().for_each(|number| self.freshness.leave(*number));
+        let ended = self.active().take();
+        ended.iter().flat_map(BTreeMap::keys).for_each(|number| self.freshness.leave(*number));
     }
 
     /// The kinds it listens to, and how far each cache is.
     pub(crate) fn states(&self) -> Vec<(Scope, CacheState)> {
-        let caches: Vec<Cache> = self.active().values().filter_map(|active| active.cache.clone()).collect();
+        let caches = self.each(|active| active.cache.clone());
         caches.iter().map(|cache| (cache.scope().clone(), cache.state())).collect()
     }
 
     /// What its workers wait for before they begin, and why it is not there.
     pub(crate) fn awaited(&self) -> Vec<String> {
-        let needed: Vec<Cache> = {
-            let active = self.active();
-            let needed = active.values().filter(|active| active.missing != WhenMissing::Optional);
-            needed.filter_map(|active| active.cache.clone()).collect()
-        };
+        let needed = self.each(|active| active.cache.clone().filter(|_| active.missing != WhenMissing::Optional));
         let waits = needed.iter().map(|cache| (cache.scope(), cache.state())).filter(|(_, state)| !state.synced);
         let say = |(scope, state): (&Scope, CacheState)| match state.trouble {
             Some(trouble) => format!("{scope}: {trouble}"),
@@ -322,23 +337,29 @@ impl<K: Key> Sources<K> {
     /// # Errors
     /// A source that must be there is not.
     pub(crate) async fn synced(&self, limit: Duration) -> Result<(), ControllerError> {
-        let waits: Vec<_> = {
-            let active = self.active();
-            let kinds = active.values().filter_map(|active| Some((active.cache.clone()?, active.missing)));
-            kinds.map(|(cache, missing)| sync::wait(&self.controller, cache, missing, limit)).collect()
-        };
+        let kinds = self.each(|active| Some((active.cache.clone()?, active.missing)));
+        let waits = kinds.into_iter().map(|(cache, missing)| sync::wait(&self.controller, cache, missing, limit));
         futures::future::try_join_all(waits).await.map(drop)
     }
 
     /// The cache of a source, if it has one.
     fn cache(&self, number: u64) -> Option<Cache> {
-        self.active().get(&number)?.cache.clone()
+        self.active().as_ref()?.get(&number)?.cache.clone()
     }
 
     /// The names of all, in the order they were added.
     pub(crate) fn names(&self) -> Vec<String> {
-        self.active().values().map(|active| active.name.clone()).collect()
+        self.each(|active| Some(active.name.clone()))
     }
+}
+
+/// The next objects of a cache after a key: one of `shares` equal shares of those that are left, as they are now.
+fn share(cache: &Cache, after: Option<&ObjectKey>, shares: usize) -> Vec<Arc<Object>> {
+    let mut left = cache.list();
+    let gone = after.map_or(0, |after| left.partition_point(|object| object.key() <= *after));
+    left.drain(..gone);
+    left.truncate(left.len().div_ceil(shares));
+    left
 }
 
 /// Maps what is in a mailbox, at the pace of the mapping.

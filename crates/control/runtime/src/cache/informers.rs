@@ -1,6 +1,7 @@
 //! The caches of a process, shared by all its controllers.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use concert_api::GroupResource;
@@ -147,6 +148,7 @@ impl Informers {
             feeds: Mutex::default(),
             spawner: Spawner(Arc::downgrade(&self.0)),
             memo: Memo::default(),
+            decoding: AtomicU64::default(),
             stop: self.0.stop.child_token(),
         });
         let alive = Arc::new(Alive(shared));

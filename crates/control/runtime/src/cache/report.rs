@@ -1,5 +1,6 @@
 //! What caches look like from outside: for metrics and the admin page.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::{Cache, CacheState, Informers};
@@ -19,8 +20,8 @@ pub struct CacheReport {
     pub bytes: usize,
     /// How long ago its watch was last heard of; `None` if never.
     pub lag: Option<Duration>,
-    /// How long it took to decode all that was heard, if that is measured.
-    pub decoding: Option<Duration>,
+    /// How long it took to read and keep all that was heard.
+    pub decoding: Duration,
 }
 
 impl CacheReport {
@@ -28,7 +29,8 @@ impl CacheReport {
         let state = cache.state();
         let lag = state.heard.map(|heard| heard.elapsed());
         let (scope, objects, bytes) = (cache.scope().clone(), cache.len(), cache.bytes());
-        Self { scope, state, objects, bytes, lag, decoding: None }
+        let decoding = Duration::from_nanos(cache.shared().decoding.load(Ordering::Relaxed));
+        Self { scope, state, objects, bytes, lag, decoding }
     }
 }
 

@@ -138,7 +138,7 @@ impl Metrics {
             house.synced.get_or_create(&of).set(report.state.synced.into());
             house.bytes.get_or_create(&of).set(number(report.bytes as u64));
             // What is not known is not shown.
-            for (gauges, time) in [(&house.lag, report.lag), (&house.decode, report.decoding)] {
+            for (gauges, time) in [(&house.lag, report.lag), (&house.decode, Some(report.decoding))] {
                 if let Some(time) = time {
                     gauges.get_or_create(&of).set(time.as_secs_f64());
                 }

@@ -133,6 +133,33 @@ async fn a_source_of_ones_own_puts_keys_in_and_its_error_ends_the_controller() {
     assert!(engine.remove("c").await);
 }
 
+#[tokio::test(start_paused = true)]
+async fn sources_end_with_their_controller_however_that_ends() {
+    for abort in [true, false] {
+        let client = Server::new().await.client(&World::simulated(1));
+        let ((engine, _), log) = (engine(&client), Log::default());
+        let alive = Arc::new(());
+        let held = Arc::clone(&alive);
+        let source = Trigger::source("held", |_: Sink| async move {
+            let _held = held;
+            std::future::pending().await
+        });
+        engine.add(Controller::builder("c").for_(maps()).on(source).run(noting(&log)).unwrap()).unwrap();
+        let handle = engine.handle::<ObjectKey>("c").unwrap();
+        until("it runs", || engine.list()[0].is_synced()).await;
+        assert_eq!((Arc::strong_count(&alive), engine.informers().states().len()), (2, 1));
+        if abort {
+            engine.abort();
+        } else {
+            engine.stop().await;
+        }
+        until("it has ended", || Arc::strong_count(&alive) == 1).await;
+        assert!(engine.informers().states().is_empty());
+        handle.watch(Trigger::kind(maps(), Mapping::own())).keep();
+        assert!(engine.informers().states().is_empty(), "nothing starts on behalf of what is gone");
+    }
+}
+
 /// Object keys of several clusters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Far(&'static str, ObjectKey);

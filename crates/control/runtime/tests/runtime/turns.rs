@@ -196,10 +196,16 @@ async fn a_panic_may_end_the_controller_and_no_other() {
         count.fetch_add(1, Ordering::SeqCst);
         async { Ok(Outcome::After(Duration::from_secs(1))) }
     });
-    let wild = reconcile_fn(|_| async { panic!("oh no") });
+    let wild = reconcile_fn(|request| async move {
+        if &*request.key.name == "k0" {
+            std::future::pending::<()>().await;
+        }
+        panic!("oh no")
+    });
     engine.add(Controller::builder("calm").on(keys(1)).run(calm).unwrap()).unwrap();
-    engine.add(Controller::builder("wild").on(keys(1)).panics(Panics::Fail).run(wild).unwrap()).unwrap();
-    assert_eq!(engine.failure().await.to_string(), "controller \"wild\" panicked at default/k0: oh no");
+    engine.add(Controller::builder("wild").on(keys(2)).workers(2).panics(Panics::Fail).run(wild).unwrap()).unwrap();
+    assert_eq!(engine.failure().await.to_string(), "controller \"wild\" panicked at default/k1: oh no");
+    assert_eq!(engine.busy(), ["wild default/k0"], "it is told although a turn never ends");
     let before = turns.load(Ordering::SeqCst);
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(turns.load(Ordering::SeqCst) >= before + 9);
