@@ -17,7 +17,6 @@ mod objects;
 mod reference;
 mod shards;
 mod sources;
-mod spans;
 mod turns;
 mod watches;
 

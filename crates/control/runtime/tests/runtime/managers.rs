@@ -455,3 +455,51 @@ impl Gate for Outage {
         self.0.lock().unwrap().clone()
     }
 }
+
+/// Two processes, one lease: the standby is warm, and works soon after the leader was told to stop.
+pub(crate) async fn a_standby_takes_over(client: &Client, name: &str) -> Duration {
+    let log = Log::default();
+    let process = |identity: &'static str| {
+        let lease = Some(LeaseSettings::new("default", name, identity));
+        let manager = Manager::new(client.clone(), ManagerSettings { lease, ..ManagerSettings::new(name) });
+        let (log, name) = (Arc::clone(&log), name.to_owned());
+        let noting = reconcile_fn(move |request| {
+            if *request.key.name == *name {
+                log.lock().unwrap().push(identity.to_owned());
+            }
+            async { Ok(Outcome::After(Duration::from_millis(100))) }
+        });
+        manager.add_controller(Controller::builder("maps").for_(only_default()).run(noting).unwrap()).unwrap();
+        manager
+    };
+    client.create(&maps(), &map(name, "1")).await.unwrap();
+    let (a, b) = (process("a"), process("b"));
+    let ((stop_a, drain_a, _), (stop_b, drain_b, _)) = (stop(), stop());
+    let (first, second) = (a.clone(), b.clone());
+    let story = async {
+        first.elected().await;
+        until("a works", || count(&log, "a") > 2).await;
+        until("b is warm", || second.engine().list()[0].is_synced()).await;
+        drain_a.cancel();
+        let told = Instant::now();
+        until("b works", || count(&log, "b") > 0).await;
+        drain_b.cancel();
+        told.elapsed()
+    };
+    let run_b = async {
+        first.elected().await;
+        b.run(stop_b).await
+    };
+    let (ended_a, ended_b, took) = tokio::join!(a.run(stop_a), run_b, story);
+    ended_a.unwrap();
+    ended_b.unwrap();
+    client.delete(&maps(), &crate::key(name), &Default::default()).await.unwrap();
+    took
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_is_warm_and_quick() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let took = a_standby_takes_over(&client, "standby").await;
+    assert!(took < Duration::from_millis(4600), "{took:?}");
+}

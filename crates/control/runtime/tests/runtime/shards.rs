@@ -60,9 +60,14 @@ struct Replica {
 /// A replica whose turns take two seconds, and which looks at each key every few seconds.
 fn replica(server: &Server, who: &'static str, seed: u64, books: &Books) -> Replica {
     let world = World::simulated(seed);
+    replica_of(server.client(&world), who, books)
+}
+
+fn replica_of(client: Client, who: &'static str, books: &Books) -> Replica {
+    let world = client.world().clone();
     let shards = ShardSettings { count: SHARDS, ..ShardSettings::new("default", "maps", who) };
     let settings = ManagerSettings { shards: Some(shards), ..ManagerSettings::new(who) };
-    let manager = Manager::new(server.client(&world), settings);
+    let manager = Manager::new(client, settings);
     let (books, shards) = (Arc::clone(books), manager.shards().unwrap().clone());
     let slow = reconcile_fn(move |request| {
         let entry = Entry::new(&books, who, &request.key);
@@ -83,12 +88,41 @@ fn replica(server: &Server, who: &'static str, seed: u64, books: &Books) -> Repl
 async fn server_with_keys() -> (Server, Client) {
     let server = Server::new().await;
     let client = server.client(&World::simulated(100));
+    create_keys(&client).await;
+    (server, client)
+}
+
+async fn create_keys(client: &Client) {
     for n in 0..KEYS {
         let mut object = map(&format!("m{n}"), "1");
         object["metadata"]["labels"] = json!({ "shared": "yes" });
         client.create(&maps(), &object).await.unwrap();
     }
-    (server, client)
+}
+
+/// Two replicas share, one leaves, the other takes its share; then nothing of the group is left held.
+pub(crate) async fn replicas_share_and_leave(client: &Client) {
+    create_keys(client).await;
+    let books = Books::default();
+    let (a, mut b) = (replica_of(client.clone(), "a", &books), replica_of(client.clone(), "b", &books));
+    settled(&[&a, &b], Duration::from_secs(30)).await;
+    until("every key is worked on", || everything_is_worked_on(&books, &[("a", &a), ("b", &b)])).await;
+    b.drain.cancel();
+    b.tasks.join_next().await.unwrap().result.unwrap().unwrap();
+    settled(&[&a], Duration::from_secs(10)).await;
+    until("every key is worked on", || everything_is_worked_on(&books, &[("a", &a)])).await;
+    let Replica { drain, mut tasks, .. } = a;
+    drain.cancel();
+    tasks.join_next().await.unwrap().result.unwrap().unwrap();
+    assert_eq!(books.lock().unwrap().met, Vec::<String>::new());
+    for n in 0..KEYS {
+        client.delete(&maps(), &key(&format!("m{n}")), &Default::default()).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_replicas_share_and_leave() {
+    replicas_share_and_leave(&Server::new().await.client(&World::simulated(1))).await;
 }
 
 fn held(replicas: &[&Replica]) -> Vec<usize> {

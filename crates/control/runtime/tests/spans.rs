@@ -1,8 +1,11 @@
-//! Spans: what happens within what.
+//! Spans: what happens within what. Alone in its process: who listens to spans is a matter of the whole process.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 use std::sync::{Arc, Mutex};
 
-use concert_runtime::{Controller, Manager, ManagerSettings, Outcome, Stop, reconcile_fn};
+use concert_api::Gvk;
+use concert_runtime::{Client, Controller, Manager, ManagerSettings, Outcome, Resource, Stop, reconcile_fn};
 use concert_world::World;
 use serde_json::json;
 use tracing::span::{Attributes, Id};
@@ -10,8 +13,9 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::embedded::Server;
-use crate::{map, maps};
+fn maps() -> Resource {
+    Resource::namespaced(Gvk::new("", "v1", "ConfigMap"), "configmaps")
+}
 
 /// Notes each span with those around it.
 #[derive(Clone, Default)]
@@ -32,8 +36,11 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Nesting {
 async fn requests_of_a_reconcile_are_within_its_span() {
     let nesting = Nesting::default();
     let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(nesting.clone()));
-    let manager = Manager::new(Server::new().await.client(&World::simulated(1)), ManagerSettings::new("m"));
-    manager.client().create(&maps(), &map("a", "1")).await.unwrap();
+    let world = World::simulated(1);
+    let server = concert_apiserver::Server::in_memory(world.clone()).await;
+    let manager = Manager::new(Client::in_process(server, world), ManagerSettings::new("m"));
+    let object = json!({ "metadata": { "namespace": "default", "name": "a" } });
+    manager.client().create(&maps(), &object).await.unwrap();
     let (stop, client) = (Stop::default(), manager.client().clone());
     let drain = stop.drain.clone();
     let write = reconcile_fn(move |request| {
