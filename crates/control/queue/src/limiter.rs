@@ -111,7 +111,8 @@ impl Bucket {
         Self { per_second, burst: f64::from(burst), tokens: f64::from(burst), filled: Duration::ZERO }
     }
 
-    fn take(&mut self, now: Duration) -> Duration {
+    /// Takes a token, ahead of time if there is none: how long to wait for it.
+    pub fn take(&mut self, now: Duration) -> Duration {
         let gained = now.saturating_sub(self.filled).as_secs_f64() * self.per_second;
         self.tokens = (self.tokens + gained).min(self.burst) - 1.0;
         self.filled = self.filled.max(now);

@@ -11,14 +11,15 @@ mod lanes;
 mod retry;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use concert_api::{Gvk, Object, ObjectKey};
+use concert_queue::limiter::Bucket;
 use concert_world::{Stopped, World};
-use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER, USER_AGENT, WARNING};
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
@@ -66,7 +67,14 @@ struct Settings {
     field_manager: String,
     deadline: Duration,
     retries: bool,
+    limit: Option<Arc<Limit>>,
     metrics: Option<Metrics>,
+}
+
+/// How fast requests may be sent.
+struct Limit {
+    started: Instant,
+    bucket: Mutex<Bucket>,
 }
 
 /// What a list is limited to. Everything by default.
@@ -161,7 +169,8 @@ impl Client {
 
     fn assemble(kube: kube::Client, world: World, host: String) -> Self {
         let field_manager = "concert".to_owned();
-        let settings = Arc::new(Settings { host, field_manager, deadline: DEADLINE, retries: false, metrics: None });
+        let settings =
+            Arc::new(Settings { host, field_manager, deadline: DEADLINE, retries: false, limit: None, metrics: None });
         Self { kube, world, settings, in_pages: Arc::default() }
     }
 
@@ -188,6 +197,14 @@ impl Client {
     #[must_use]
     pub fn with_retries(self) -> Self {
         self.with(|settings| settings.retries = true)
+    }
+
+    /// The same client, sending at most so many requests per second, and so many at once; clones share the limit. There is
+    /// none by default: API servers protect themselves, and know better.
+    #[must_use]
+    pub fn with_limit(self, per_second: f64, burst: u32) -> Self {
+        let bucket = Mutex::new(Bucket::new(per_second, burst));
+        self.with(|settings| settings.limit = Some(Arc::new(Limit { started: Instant::now(), bucket })))
     }
 
     /// The same client, counting its requests in `rest_client_requests_total`.
@@ -517,6 +534,11 @@ impl Client {
         let (action, write, method) = (ask.action.clone(), ask.is_write(), ask.method.clone());
         let mut request = ask.into_http()?;
         let after = self.settings.deadline;
+        if let Some(limit) = &self.settings.limit {
+            let now = limit.started.elapsed();
+            let wait = limit.bucket.lock().unwrap_or_else(PoisonError::into_inner).take(now);
+            tokio::time::sleep(wait).await;
+        }
         let span = telemetry::request_span(&method, &action, &self.settings.host);
         telemetry::propagate(&span, request.headers_mut());
         let sent = tokio::time::timeout(after, self.kube.send(request).instrument(span.clone())).await;
@@ -528,6 +550,9 @@ impl Client {
             metrics.request(&code, method.as_str(), &self.settings.host);
         }
         let response = sent.map_err(|error| transport_error(&action, write, error))?;
+        for warning in response.headers().get_all(WARNING).iter().filter_map(|value| value.to_str().ok()) {
+            tracing::warn!(action, warning = warned(warning), "the API server warns");
+        }
         if response.status().is_success() {
             return Ok(response);
         }
@@ -586,6 +611,11 @@ impl Ask<'_> {
         };
         builder.body(body).map_err(|e| ApiError::Unsendable { action: self.action, why: e.to_string() })
     }
+}
+
+/// The words of a warning: `299 - "words"`.
+fn warned(header: &str) -> &str {
+    header.split_once('"').map_or(header, |(_, rest)| rest.strip_suffix('"').unwrap_or(rest))
 }
 
 fn named(resource: &Resource, subresource: Option<&str>) -> String {

@@ -5,8 +5,8 @@
 
 use std::ops::{ControlFlow, Range};
 
-/// Documents nest at most this deep.
-const MAX_DEPTH: usize = 128;
+/// Documents nest at most this deep: as many bits as [`Brackets`] has.
+const MAX_DEPTH: u32 = 128;
 
 /// The document is malformed at this byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,34 +89,33 @@ impl<'a> Scanner<'a> {
 
     /// Skips an object or array: an explicit stack of bits, no recursion.
     fn nested(&mut self) -> Scan<()> {
-        let mut closers: Vec<u8> = Vec::with_capacity(16);
+        let mut open = Brackets::default();
         // What may come next: a value, or (after one) a comma or the closer.
         let mut after_value = false;
         loop {
             let byte = self.peek()?;
             match byte {
                 b'{' | b'[' if !after_value => {
-                    if closers.len() == MAX_DEPTH {
+                    if !open.push(byte == b'{') {
                         return Err(Malformed(self.at));
                     }
                     self.at += 1;
-                    closers.push(if byte == b'{' { b'}' } else { b']' });
-                    if self.peek()? == *closers.last().unwrap_or(&0) {
+                    if self.peek()? == open.closer() {
                         self.at += 1;
-                        closers.pop();
+                        open.pop();
                         after_value = true;
                     } else {
-                        self.member_key(&closers)?;
+                        self.member_key(open)?;
                     }
                 }
-                b'}' | b']' if after_value && closers.last() == Some(&byte) => {
+                b'}' | b']' if after_value && open.closer() == byte => {
                     self.at += 1;
-                    closers.pop();
+                    open.pop();
                 }
                 b',' if after_value => {
                     self.at += 1;
                     self.peek()?;
-                    self.member_key(&closers)?;
+                    self.member_key(open)?;
                     after_value = false;
                 }
                 b'"' if !after_value => {
@@ -129,15 +128,15 @@ impl<'a> Scanner<'a> {
                 }
                 _ => return Err(Malformed(self.at)),
             }
-            if closers.is_empty() {
+            if open.depth == 0 {
                 return Ok(());
             }
         }
     }
 
     /// Inside an object, skips `"key":`.
-    fn member_key(&mut self, closers: &[u8]) -> Scan<()> {
-        if closers.last() == Some(&b'}') {
+    fn member_key(&mut self, open: Brackets) -> Scan<()> {
+        if open.closer() == b'}' {
             self.string()?;
             self.expect(b':')?;
         }
@@ -198,6 +197,32 @@ impl<'a> Scanner<'a> {
         while matches!(self.bytes.get(self.at), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
         }
+    }
+}
+
+/// The brackets that are open, the innermost last: a bit for each, set for objects.
+#[derive(Clone, Copy, Default)]
+struct Brackets {
+    objects: u128,
+    depth: u32,
+}
+
+impl Brackets {
+    /// `false` if there are too many.
+    fn push(&mut self, object: bool) -> bool {
+        self.objects = (self.objects << 1) | u128::from(object);
+        self.depth += 1;
+        self.depth <= MAX_DEPTH
+    }
+
+    fn pop(&mut self) {
+        self.objects >>= 1;
+        self.depth -= 1;
+    }
+
+    /// What closes the innermost.
+    fn closer(self) -> u8 {
+        if self.objects & 1 == 1 { b'}' } else { b']' }
     }
 }
 

@@ -144,6 +144,9 @@ impl Watcher {
             if !piece.is_empty() {
                 return Some(piece.freeze());
             }
+            if self.ended {
+                return None;
+            }
             tokio::select! {
                 biased;
                 _ = self.stop.wait_for(|stop| *stop) => return None,
@@ -197,6 +200,10 @@ impl Watcher {
                 if event.key.resource == self.target.resource.stored_as {
                     self.push_event(piece, &event);
                 }
+                if self.ends_the_kind(&event) {
+                    self.ended = true;
+                    return;
+                }
                 if piece.len() >= PIECE {
                     return;
                 }
@@ -205,6 +212,12 @@ impl Watcher {
                 return;
             }
         }
+    }
+
+    /// Whether the definition of what is watched is gone: then nothing will come any more, and who watches should know.
+    fn ends_the_kind(&self, event: &Event<Parsed>) -> bool {
+        let is_gone = event.kind == EventKind::Delete && event.key.resource == crate::kinds::definitions();
+        is_gone && *event.key.object.name == *self.target.resource.stored_as.to_string()
     }
 
     /// An object that begins or ceases to fit the selection comes or goes, for this watcher.

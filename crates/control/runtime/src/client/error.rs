@@ -113,7 +113,7 @@ impl Answer {
     #[must_use]
     pub(crate) fn read(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
         const SHOWN: usize = 256;
-        match serde_json::from_slice::<StatusBody>(body) {
+        let mut answer = match serde_json::from_slice::<StatusBody>(body) {
             Ok(status) if status.kind == "Status" => {
                 let details = status.details.unwrap_or_default();
                 let named = Some(Duration::from_secs(details.retry_after_seconds)).filter(|wait| !wait.is_zero());
@@ -126,7 +126,12 @@ impl Answer {
                 let message = format!("answered with code {code}: {}", text.trim());
                 Self { code, message, retry_after, ..Self::default() }
             }
+        };
+        if code == 401 {
+            answer.message +=
+                ": the credentials are not accepted; they may have expired, get new ones into the kubeconfig";
         }
+        answer
     }
 }
 
@@ -229,6 +234,15 @@ mod tests {
         let object = refused(404, r#"{"kind":"Status","reason":"NotFound","details":{"name":"a","kind":"files"}}"#);
         let kind = refused(404, r#"{"kind":"Status","reason":"NotFound","details":{}}"#);
         assert!(object.is_not_found() && !object.is_kind_missing() && kind.is_kind_missing());
+    }
+
+    #[test]
+    fn who_is_not_known_is_told_what_to_do() {
+        let unknown = refused(401, r#"{"kind":"Status","reason":"Unauthorized","message":"Unauthorized","code":401}"#);
+        assert_eq!(
+            unknown.to_string(),
+            "cannot get files a: Unauthorized: the credentials are not accepted; they may have expired, get new ones into the kubeconfig"
+        );
     }
 
     #[test]
