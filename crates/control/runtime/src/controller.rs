@@ -12,13 +12,15 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{CacheState, Informers};
+use crate::cluster::Cluster;
+use crate::engine::KeyFilter;
 use crate::floors::Freshness;
 use crate::metrics::{Metrics, Snapshot};
 use crate::reconciler::{AnyReconciler, Key, Reconciler};
 use crate::resource::Resource;
+use crate::scope::Scope;
 use crate::source::{Sink, Sources, Watching};
 use crate::trigger::{Mapping, Predicate, Priorities, Role, Trigger, WhenMissing};
-use crate::watch::Scope;
 use crate::worker::{Failing, Workers};
 
 /// What is wrong with a controller's description.
@@ -185,7 +187,13 @@ impl<K: Key> Controller<K> {
     }
 
     /// Opens its caches and connects triggers to a queue. From here on the queue fills.
-    pub(crate) fn warm(self, informers: &Informers, metrics: &Metrics, defaults: &ControllerDefaults) -> Warm<K> {
+    pub(crate) fn warm(
+        self,
+        informers: &Informers,
+        metrics: &Metrics,
+        defaults: &ControllerDefaults,
+        ours: Option<KeyFilter>,
+    ) -> Warm<K> {
         let Self { name, description, reconciler } = self;
         let counted = metrics.controller(&name);
         let workers = description.worker_count(defaults);
@@ -218,6 +226,7 @@ impl<K: Key> Controller<K> {
             metrics: counted,
             world: informers.client().world().clone(),
             failing,
+            ours,
         };
         Warm { workers, live, sync_timeout: description.sync_timeout.unwrap_or(defaults.sync_timeout) }
     }
@@ -273,10 +282,13 @@ pub(crate) trait AnyLive: Any + Send + Sync {
     /// What its workers wait for before they begin.
     fn awaited(&self) -> Vec<String>;
     fn workers(&self) -> usize;
-    fn in_flight(&self) -> Vec<String>;
+    /// The keys being reconciled, and for how long.
+    fn in_flight(&self) -> Vec<(String, Duration)>;
     /// How many keys are ready, and how many wait.
     fn depth(&self) -> (usize, usize);
     fn oldest(&self) -> Option<Duration>;
+    /// Has all that is known start turns of these keys.
+    fn replay(&self, keys: &KeyFilter);
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
@@ -297,8 +309,8 @@ impl<K: Key> AnyLive for Live<K> {
         *self.count.borrow()
     }
 
-    fn in_flight(&self) -> Vec<String> {
-        self.intake.look(|desk, now| desk.flights(now).map(|(key, _)| key.to_string()).collect())
+    fn in_flight(&self) -> Vec<(String, Duration)> {
+        self.intake.look(|desk, now| desk.flights(now).map(|(key, took)| (key.to_string(), took)).collect())
     }
 
     fn depth(&self) -> (usize, usize) {
@@ -307,6 +319,10 @@ impl<K: Key> AnyLive for Live<K> {
 
     fn oldest(&self) -> Option<Duration> {
         self.intake.look(|desk, now| desk.queue().oldest(now))
+    }
+
+    fn replay(&self, keys: &KeyFilter) {
+        self.sources.replay(keys);
     }
 
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
@@ -373,39 +389,64 @@ impl<K: Key> Warm<K> {
     }
 
     /// Waits for every source, then for `go`, then works until `cancel` or until it [fails](Self::failing), then drains.
-    pub(crate) async fn run(self, go: CancellationToken, cancel: CancellationToken) {
+    /// While `go` does not hold, nothing is worked on; turns that have begun are ended where they are.
+    pub(crate) async fn run(self, go: watch::Receiver<bool>, cancel: CancellationToken) {
         let Self { workers, live, sync_timeout } = self;
-        let (name, failing) = (Arc::clone(&workers.name), workers.failing.clone());
+        let (failing, workers) = (workers.failing.clone(), Arc::new(workers));
         let _ends_whatever_happens = EndsSources(Arc::clone(&live));
-        let ready = async {
-            match live.sources.synced(sync_timeout).await {
-                Ok(()) => go.cancelled().await,
-                Err(error) => failing.fail(error),
-            }
-        };
-        tokio::select! {
-            biased;
-            () = cancel.cancelled() => return,
-            () = failing.failed() => return,
-            () = ready => {}
-        }
-        if failing.why().is_some() {
-            return;
-        }
-        tracing::info!(controller = %name, workers = *live.count.borrow(), "controller started");
-        let over = cancel.child_token();
-        let working = Arc::new(workers).run(live.count.subscribe(), over.clone());
-        // Nothing new comes in once it is told to stop, while what is in flight still reads the caches.
-        let silence = async {
+        loop {
+            let ready = async {
+                match live.sources.synced(sync_timeout).await {
+                    Ok(()) => becomes(go.clone(), true).await,
+                    Err(error) => failing.fail(error),
+                }
+            };
             tokio::select! {
                 biased;
-                () = over.cancelled() => {}
-                () = failing.failed() => over.cancel(),
+                () = cancel.cancelled() => return,
+                () = failing.failed() => return,
+                () = ready => {}
             }
-            live.sources.silence();
-        };
-        tokio::join!(silence, working);
-        tracing::info!(controller = %name, "controller stopped");
+            if failing.why().is_some() || !work(&workers, &live, &go, &cancel).await {
+                return;
+            }
+        }
+    }
+}
+
+/// Works until told to stop, and drains; `true` if it was halted instead, to begin again when it may.
+async fn work<K: Key>(
+    workers: &Arc<Workers<K>>,
+    live: &Live<K>,
+    go: &watch::Receiver<bool>,
+    cancel: &CancellationToken,
+) -> bool {
+    tracing::info!(controller = %workers.name, workers = *live.count.borrow(), "controller started");
+    let over = cancel.child_token();
+    let working = Arc::clone(workers).run(live.count.subscribe(), over.clone(), becomes(go.clone(), false));
+    // Nothing new comes in once it is told to stop, while what is in flight still reads the caches.
+    let silence = async {
+        tokio::select! {
+            biased;
+            () = over.cancelled() => {}
+            () = workers.failing.failed() => over.cancel(),
+        }
+        live.sources.silence();
+        std::future::pending().await
+    };
+    let halted = tokio::select! {
+        biased;
+        () = silence => false,
+        halted = working => halted,
+    };
+    tracing::info!(controller = %workers.name, "controller stopped");
+    halted
+}
+
+/// Resolves when it is so; never if whoever says it is gone.
+async fn becomes(mut state: watch::Receiver<bool>, wanted: bool) {
+    if state.wait_for(|now| *now == wanted).await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 
@@ -471,6 +512,11 @@ impl<K: Key> Builder<K> {
     /// What happens if the kind named last is missing or forbidden; it waits by default.
     pub fn when_missing(self, missing: WhenMissing) -> Self {
         self.qualify(|trigger| trigger.missing = missing)
+    }
+
+    /// The kind named last is that of another cluster than the process's own.
+    pub fn in_cluster(self, cluster: &Cluster) -> Self {
+        self.qualify(|trigger| trigger.informers = Some(cluster.informers().clone()))
     }
 
     /// How urgent the keys of the source named last are.

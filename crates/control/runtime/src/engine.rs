@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{CacheState, Informers};
 use crate::controller::{AnyLive, Controller, ControllerDefaults, ControllerError, Handle, Live};
 use crate::metrics::Metrics;
 use crate::reconciler::Key;
+use crate::scope::Scope;
 use crate::tasks::TaskGroup;
-use crate::watch::Scope;
 
 /// Why a controller was not added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,8 +45,8 @@ pub struct ControllerState {
     pub waiting: usize,
     /// How long the key that is ready longest has been so.
     pub oldest: Option<Duration>,
-    /// The keys being reconciled.
-    pub in_flight: Vec<String>,
+    /// The keys being reconciled, and for how long.
+    pub in_flight: Vec<(String, Duration)>,
     /// Why it ended by itself, if it did.
     pub failure: Option<ControllerError>,
 }
@@ -72,8 +72,12 @@ struct State {
     failures: VecDeque<ControllerError>,
     defaults: ControllerDefaults,
     tasks: TaskGroup,
+    ours: Option<KeyFilter>,
     stopped: bool,
 }
+
+/// Which keys are meant, by their text.
+pub(crate) type KeyFilter = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// The controllers of a process. Cheap to clone. Adding warms a controller up: its caches and queue fill at once,
 /// its workers begin with [`Engine::go`] (when the process leads).
@@ -81,7 +85,7 @@ struct State {
 pub struct Engine {
     informers: Informers,
     metrics: Metrics,
-    go: CancellationToken,
+    go: watch::Sender<bool>,
     state: Arc<Mutex<State>>,
     failed: Arc<Notify>,
 }
@@ -92,8 +96,8 @@ impl Engine {
     pub fn new(informers: Informers, metrics: Metrics) -> Self {
         let tasks = TaskGroup::new(CancellationToken::new());
         let (controllers, failures, defaults) = (BTreeMap::new(), VecDeque::new(), ControllerDefaults::default());
-        let state = State { controllers, failures, defaults, tasks, stopped: false };
-        let (go, failed) = (CancellationToken::new(), Arc::default());
+        let state = State { controllers, failures, defaults, tasks, ours: None, stopped: false };
+        let (go, failed) = (watch::Sender::new(false), Arc::default());
         Self { informers, metrics, go, state: Arc::new(Mutex::new(state)), failed }
     }
 
@@ -114,7 +118,34 @@ impl Engine {
 
     /// Lets workers begin, of controllers that are there and of those to come.
     pub fn go(&self) {
-        self.go.cancel();
+        self.go.send_replace(true);
+    }
+
+    /// Ends every reconcile where it is. Controllers then wait, warm, for the next [`Engine::go`]: for a process that was
+    /// deposed and may lead again. Caches and queues go on; keys that were being worked on are queued again, and so is all
+    /// that is known: others have acted meanwhile.
+    pub fn stand_by(&self) {
+        self.go.send_replace(false);
+        self.replay(|_| true);
+    }
+
+    /// Has controllers that are added from now on work only on some keys, by their text. What a filter turns away is not
+    /// kept: when it lets more through, [`Engine::replay`] tells.
+    pub fn only(&self, keys: impl Fn(&str) -> bool + Send + Sync + 'static) {
+        self.state().ours = Some(Arc::new(keys));
+    }
+
+    /// Has every controller look at all of these keys that follow from the objects it knows.
+    pub fn replay(&self, keys: impl Fn(&str) -> bool + Send + Sync + 'static) {
+        let keys: KeyFilter = Arc::new(keys);
+        let all: Vec<Arc<dyn AnyLive>> =
+            self.state().controllers.values().map(|running| Arc::clone(&running.live)).collect();
+        all.iter().for_each(|live| live.replay(&keys));
+    }
+
+    /// Whether a key of these is being reconciled.
+    pub fn works_on(&self, keys: impl Fn(&str) -> bool) -> bool {
+        self.list().iter().any(|state| state.in_flight.iter().any(|(key, _)| keys(key)))
     }
 
     /// Adds a controller. Must be called within a tokio runtime.
@@ -131,10 +162,10 @@ impl Engine {
             return Err(EngineError::NameInUse(name));
         }
         let (stop, ended) = (state.tasks.token().child_token(), CancellationToken::new());
-        let warm = controller.warm(&self.informers, &self.metrics, &state.defaults);
+        let warm = controller.warm(&self.informers, &self.metrics, &state.defaults, state.ours.clone());
         let live = warm.live();
         let guard = ended.clone().drop_guard();
-        let (failing, go, cancel) = (warm.failing(), self.go.clone(), stop.clone());
+        let (failing, go, cancel) = (warm.failing(), self.go.subscribe(), stop.clone());
         let (of, failures) = (name.clone(), (Arc::downgrade(&self.state), Arc::clone(&self.failed)));
         state.tasks.spawn(format!("controller {name}"), async move {
             let _ends_whatever_happens = guard;
@@ -248,7 +279,7 @@ impl Engine {
     pub fn busy(&self) -> Vec<String> {
         let busy = |state: ControllerState| {
             let ControllerState { name, in_flight, .. } = state;
-            in_flight.into_iter().map(move |key| format!("{name} {key}")).collect::<Vec<_>>()
+            in_flight.into_iter().map(move |(key, _)| format!("{name} {key}")).collect::<Vec<_>>()
         };
         self.list().into_iter().flat_map(busy).collect()
     }

@@ -11,6 +11,7 @@ use concert_api::{Object, ObjectKey};
 
 use crate::cache::Cache;
 use crate::client::{ApiError, Client};
+use crate::scope::Scope;
 
 /// How long a turn waits for the cache before it reads live.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -19,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) struct Freshness<K> {
     client: Client,
     caches: RwLock<Caches>,
-    /// Key → source → revision that its cache must have reached.
-    floors: Mutex<BTreeMap<K, BTreeMap<u64, u64>>>,
+    /// Key → source, and a namespace → revision that its cache must have reached there.
+    floors: Mutex<BTreeMap<K, BTreeMap<(u64, String), u64>>>,
 }
 
 #[derive(Default)]
@@ -53,16 +54,15 @@ impl<K: Ord + Clone> Freshness<K> {
     /// Raises the floor of `key` to what was just written.
     pub(crate) fn wrote(&self, key: &K, written: &Object) {
         let (Some(gvk), Some(revision)) = (written.gvk(), written.revision()) else { return };
+        let namespace = written.namespace();
         let shows = |cache: &Cache| {
-            let scope = cache.scope();
-            let all = scope.selection.labels.is_empty() && scope.selection.fields.is_empty();
-            let here = scope.selection.namespace.is_empty() || scope.selection.namespace == written.namespace();
-            scope.resource.gvk.group == gvk.group && scope.resource.gvk.kind == gvk.kind && all && here
+            let Scope { resource, .. } = cache.scope();
+            resource.gvk.group == gvk.group && resource.gvk.kind == gvk.kind && cache.scope().shows(&namespace)
         };
         let caches = self.caches.read().unwrap_or_else(PoisonError::into_inner);
         let mut floors = self.floors.lock().unwrap_or_else(PoisonError::into_inner);
         for (source, _) in caches.all.iter().filter(|(_, cache)| shows(cache)) {
-            let floor = floors.entry(key.clone()).or_default().entry(*source).or_default();
+            let floor = floors.entry(key.clone()).or_default().entry((*source, namespace.to_string())).or_default();
             *floor = (*floor).max(revision);
         }
     }
@@ -71,13 +71,16 @@ impl<K: Ord + Clone> Freshness<K> {
     pub(crate) async fn catch_up(&self, key: &K) -> bool {
         let floors = self.floors.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned();
         let Some(floors) = floors else { return true };
-        let waits: Vec<(Cache, u64)> = {
+        let waits: Vec<(Cache, String, u64)> = {
             let caches = self.caches.read().unwrap_or_else(PoisonError::into_inner);
-            floors.iter().filter_map(|(source, floor)| Some((caches.all.get(source)?.clone(), *floor))).collect()
+            let known = |((source, namespace), floor): (&(u64, String), &u64)| {
+                Some((caches.all.get(source)?.clone(), namespace.clone(), *floor))
+            };
+            floors.iter().filter_map(known).collect()
         };
         let all = async {
-            for (cache, revision) in waits {
-                cache.reaches(revision).await;
+            for (cache, namespace, revision) in waits {
+                cache.reaches(&namespace, revision).await;
             }
         };
         let in_time = tokio::time::timeout(PATIENCE, all).await.is_ok();

@@ -3,6 +3,8 @@
 //! There is no global: a [`Metrics`] is made by whoever starts the process and given to what counts. Every label
 //! value that can be foreseen begins at zero.
 
+mod house;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -15,6 +17,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
+
+use house::HouseFamilies;
 
 /// controller-runtime's buckets of reconcile times, in seconds.
 const RECONCILE_BUCKETS: [f64; 40] = [
@@ -116,6 +120,7 @@ struct Inner {
     registry: Mutex<Registry>,
     observers: Mutex<BTreeMap<String, Observer>>,
     families: Families,
+    house: HouseFamilies,
 }
 
 /// The metrics of a process. Cheap to clone.
@@ -162,8 +167,9 @@ impl Metrics {
             requests: Family::default(),
             leader: Family::default(),
         };
-        let registry = Mutex::new(registered(&families));
-        Self(Arc::new(Inner { registry, observers: Mutex::default(), families }))
+        let (mut registry, house) = (registered(&families), HouseFamilies::default());
+        house.register(&mut registry);
+        Self(Arc::new(Inner { registry: Mutex::new(registry), observers: Mutex::default(), families, house }))
     }
 
     /// Adds a metric of one's own. Counters get `_total` appended to their names.
@@ -361,6 +367,11 @@ impl ControllerMetrics {
         if result == Result::Error {
             self.own.errors.inc();
         }
+    }
+
+    /// A turn was ended where it was.
+    pub(crate) fn interrupted(&self) {
+        self.own.active.dec();
     }
 
     pub(crate) fn terminal(&self) {

@@ -31,12 +31,13 @@ pub(crate) use channel::Mailbox;
 
 use crate::cache::{Cache, CacheState, Change, Informers, Origin, Subscription};
 use crate::controller::ControllerError;
+use crate::engine::KeyFilter;
 use crate::floors::Freshness;
 use crate::metrics::ControllerMetrics;
 use crate::reconciler::Key;
+use crate::scope::Scope;
 use crate::tasks::TaskGroup;
 use crate::trigger::{Fire, Listening, Role, Trigger, WhenMissing};
-use crate::watch::Scope;
 use crate::worker::Failing;
 
 /// A resync is spread over its period in at most so many steps.
@@ -131,14 +132,15 @@ pub(crate) struct Sources<K: Key> {
     failing: Failing,
     next: AtomicU64,
     /// `None` when the controller has ended: nothing starts any more.
-    active: Mutex<Option<BTreeMap<u64, Active>>>,
+    active: Mutex<Option<BTreeMap<u64, Active<K>>>>,
 }
 
 /// One of them. Dropping it ends it.
-struct Active {
+struct Active<K: Key> {
     name: String,
     missing: WhenMissing,
     cache: Option<Cache>,
+    fire: Arc<Fire<K>>,
     subscription: Option<Subscription>,
     tasks: TaskGroup,
 }
@@ -155,12 +157,12 @@ impl<K: Key> Sources<K> {
         Arc::new(Self { controller, informers, sink, freshness, failing, next, active })
     }
 
-    fn active(&self) -> MutexGuard<'_, Option<BTreeMap<u64, Active>>> {
+    fn active(&self) -> MutexGuard<'_, Option<BTreeMap<u64, Active<K>>>> {
         self.active.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes something from every source, in the order they were added.
-    fn each<T>(&self, take: impl Fn(&Active) -> Option<T>) -> Vec<T> {
+    fn each<T>(&self, take: impl Fn(&Active<K>) -> Option<T>) -> Vec<T> {
         self.active().iter().flat_map(BTreeMap::values).filter_map(take).collect()
     }
 
@@ -171,13 +173,15 @@ impl<K: Key> Sources<K> {
             return number;
         }
         let (missing, resync, own) = (trigger.missing, trigger.resync, trigger.role == Role::For);
+        let informers = trigger.informers.clone().unwrap_or_else(|| self.informers.clone());
         let (origin, fire) = trigger.split();
         let (name, fire) = (fire.name.clone(), Arc::new(fire));
         let mut tasks = TaskGroup::new(CancellationToken::new());
         let (mut cache, mut subscription) = (None, None);
+        let replayed = Arc::clone(&fire);
         match origin {
             Listening::Kind(scope) => {
-                let opened = self.informers.cache(scope);
+                let opened = informers.cache(scope);
                 // Before anything is told: the first turn may write already.
                 self.freshness.join(number, opened.clone(), own);
                 subscription = Some(self.subscribe(&opened, &fire, &mut tasks));
@@ -192,7 +196,7 @@ impl<K: Key> Sources<K> {
                 drop(tasks.spawn("source", self.watch_over(name.clone(), run, sink)));
             }
         }
-        let added = Active { name, missing, cache, subscription, tasks };
+        let added = Active { name, missing, cache, fire: replayed, subscription, tasks };
         let mut active = self.active();
         match &mut *active {
             Some(active) => drop(active.insert(number, added)),
@@ -274,6 +278,26 @@ impl<K: Key> Sources<K> {
         self.freshness.leave(number);
         // Outside the lock: it ends a subscription, and perhaps a watch.
         drop(ended);
+    }
+
+    /// Has all that is known of kinds start turns of these keys, as if the controller had just begun.
+    pub(crate) fn replay(&self, keys: &KeyFilter) {
+        for active in self.active().iter_mut().flat_map(BTreeMap::values_mut) {
+            let Some(cache) = active.cache.clone() else { continue };
+            let (fire, sink, keys) = (Arc::clone(&active.fire), self.sink.clone(), Arc::clone(keys));
+            active.tasks.spawn("replay", async move {
+                for object in cache.list() {
+                    let (key, origin) = (object.key(), Origin::Initial);
+                    let change = Change { key, old: None, new: Some(object), origin };
+                    if fire.matters(&change) {
+                        let call = fire.call(&change);
+                        let mut found = fire.map(change).await;
+                        found.retain(|key| keys(&key.to_string()));
+                        sink.put(found, call);
+                    }
+                }
+            });
+        }
     }
 
     /// Ends the flow of keys; what is in flight may still read the caches.

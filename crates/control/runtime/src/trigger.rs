@@ -43,11 +43,12 @@ use concert_api::{Object, ObjectKey};
 use concert_queue::{Call, priority};
 use futures::FutureExt;
 
-use crate::cache::{Change, Origin, Verb};
+use crate::cache::{Change, Informers, Origin, Verb};
+use crate::cluster::Cluster;
 use crate::reconciler::Key;
 use crate::resource::Resource;
+use crate::scope::Scope;
 use crate::source::{Channel, EventSource, Mailbox, Running, Sink};
-use crate::watch::Scope;
 
 /// Which changes matter.
 #[derive(Clone)]
@@ -228,6 +229,8 @@ pub enum WhenMissing {
 /// One thing a controller listens to, and how.
 pub struct Trigger<K: Key = ObjectKey> {
     pub(crate) origin: Listening<K>,
+    /// Of another cluster than the process's own.
+    pub(crate) informers: Option<Informers>,
     pub(crate) mapping: Mapping<K>,
     pub(crate) predicates: Vec<Predicate>,
     pub(crate) role: Role,
@@ -254,7 +257,8 @@ pub(crate) enum Role {
 impl<K: Key> Trigger<K> {
     fn of(origin: Listening<K>, mapping: Mapping<K>, role: Role) -> Self {
         let (priorities, missing) = (Priorities::default(), WhenMissing::default());
-        Self { origin, mapping, predicates: Vec::new(), role, priorities, missing, resync: None }
+        let (informers, resync) = (None, None);
+        Self { origin, informers, mapping, predicates: Vec::new(), role, priorities, missing, resync }
     }
 
     pub(crate) fn kind_as(scope: Scope, mapping: Mapping<K>, role: Role) -> Self {
@@ -300,6 +304,12 @@ impl<K: Key> Trigger<K> {
     #[must_use]
     pub fn resync(self, period: Duration) -> Self {
         Self { resync: Some(period), ..self }
+    }
+
+    /// The objects are those of another cluster than the process's own.
+    #[must_use]
+    pub fn in_cluster(self, cluster: &Cluster) -> Self {
+        Self { informers: Some(cluster.informers().clone()), ..self }
     }
 
     /// Splits it into where changes come from and what is made of them.

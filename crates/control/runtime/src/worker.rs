@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::controller::{ControllerError, Panics};
+use crate::engine::KeyFilter;
 use crate::floors::Freshness;
 use crate::metrics::{self, ControllerMetrics};
 use crate::reconciler::{AnyReconciler, Key, ReconcileError, Request};
@@ -93,6 +94,8 @@ pub(crate) struct Workers<K: Key> {
     pub(crate) metrics: ControllerMetrics,
     pub(crate) world: World,
     pub(crate) failing: Failing,
+    /// Which keys are this process's to work on; all if there is none.
+    pub(crate) ours: Option<KeyFilter>,
 }
 
 /// How one turn ended.
@@ -103,8 +106,15 @@ enum End {
 }
 
 impl<K: Key> Workers<K> {
-    /// Works until `cancel`, then lets what is in flight come to its end. Dropping the future aborts it.
-    pub(crate) async fn run(self: Arc<Self>, mut count: watch::Receiver<usize>, cancel: CancellationToken) {
+    /// Works until `cancel`, then lets what is in flight come to its end. Dropping the future aborts it. Where `halt`
+    /// comes first, turns end where they are and their keys wait for the next time: gives `true` then.
+    pub(crate) async fn run(
+        self: Arc<Self>,
+        mut count: watch::Receiver<usize>,
+        cancel: CancellationToken,
+        halt: impl Future<Output = ()>,
+    ) -> bool {
+        let mut halt = std::pin::pin!(halt);
         let mut tasks: TaskGroup = TaskGroup::new(cancel.clone());
         let mut live = BTreeSet::new();
         let mut due = self.intake.tick();
@@ -113,6 +123,11 @@ impl<K: Key> Workers<K> {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break,
+                () = &mut halt => {
+                    tasks.abort().await;
+                    self.put_back();
+                    return true;
+                }
                 Some(ended) = tasks.join_next() => {
                     self.left(&ended, &mut live);
                     self.hire(&mut tasks, &mut live, *count.borrow());
@@ -125,6 +140,16 @@ impl<K: Key> Workers<K> {
         self.intake.close();
         while tasks.join_next().await.is_some() {}
         self.intake.clear();
+        false
+    }
+
+    /// The keys of turns that were ended where they were.
+    fn put_back(&self) {
+        let keys: Vec<K> = self.intake.look(|desk, now| desk.flights(now).map(|(key, _)| key.clone()).collect());
+        for key in keys {
+            self.metrics.interrupted();
+            self.intake.land(&key, Ending::Outcome(Outcome::After(Duration::ZERO)), 0.0);
+        }
     }
 
     /// Sees to it that workers `0..count` are there, and no others for longer than their turn.
@@ -152,7 +177,13 @@ impl<K: Key> Workers<K> {
     /// One worker: turn after turn until it is sent home.
     async fn work(self: Arc<Self>, worker: usize, stopping: CancellationToken) {
         while let Some(taken) = self.intake.take(worker).await {
-            self.turn(taken, &stopping).await;
+            // Asked when it is in flight: who hands keys over first closes the filter, then waits for flights. Should
+            // the key come to this process, it is told again.
+            if self.ours.as_ref().is_none_or(|ours| ours(&taken.key.to_string())) {
+                self.turn(taken, &stopping).await;
+            } else {
+                self.intake.land(&taken.key, Ending::Outcome(Outcome::Done), 0.0);
+            }
             // Turns that never wait would keep everybody else from running.
             consume_budget().await;
         }

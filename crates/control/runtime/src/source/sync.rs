@@ -18,11 +18,10 @@ pub(super) fn wait(
 ) -> impl Future<Output = Result<(), ControllerError>> + Send + use<> {
     let (controller, name) = (Arc::clone(controller), cache.scope().to_string());
     async move {
-        let mut states = cache.watch_state();
         let (mut said, mut late) = (None, false);
         let mut time_is_up = Box::pin(tokio::time::sleep(limit));
         loop {
-            let state = states.borrow_and_update().clone();
+            let state = cache.state();
             if state.synced {
                 return Ok(());
             }
@@ -38,10 +37,7 @@ pub(super) fn wait(
             }
             tokio::select! {
                 biased;
-                changed = states.changed() => if changed.is_err() {
-                    // The watch was stopped: what is waited for never comes.
-                    return std::future::pending().await;
-                },
+                _ = cache.changed_from(&state) => {}
                 () = &mut time_is_up, if !late => {
                     late = true;
                     if missing == WhenMissing::Wait {

@@ -268,7 +268,7 @@ async fn a_source_that_is_never_complete_is_named_with_its_cause() {
     engine.add(builder.run(noting(&log)).unwrap()).unwrap();
     let began = Instant::now();
     let ControllerError::Source { source_name, why, .. } = engine.failure().await else { panic!("another failure") };
-    assert_eq!((source_name.as_str(), why.as_str()), ("secrets", "it was still being listed after 7s"));
+    assert_eq!((source_name.as_str(), why.as_str()), ("secrets metadata", "it was still being listed after 7s"));
     assert_eq!(began.elapsed().as_secs(), 7);
 }
 
