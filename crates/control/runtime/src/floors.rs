@@ -16,12 +16,15 @@ use crate::scope::Scope;
 /// How long a turn waits for the cache before it reads live.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// The revision that each cache (a source and a namespace) must have reached.
+type Floors = BTreeMap<(u64, String), u64>;
+
 /// The caches of one controller, and the floors of its keys.
 pub(crate) struct Freshness<K> {
     client: Client,
     caches: RwLock<Caches>,
     /// Key → source, and a namespace → revision that its cache must have reached there.
-    floors: Mutex<BTreeMap<K, BTreeMap<(u64, String), u64>>>,
+    floors: Mutex<BTreeMap<K, Floors>>,
 }
 
 #[derive(Default)]

@@ -4,6 +4,34 @@
 //! sees the old *and* the new state: when a child moves from one owner to another, both are told. A [`Predicate`]
 //! decides first whether a change matters at all, and knows whether the object was created, changed or deleted, so that
 //! it cannot swallow deletions by accident.
+//!
+//! ```
+//! use concert_api::Gvk;
+//! use concert_runtime::{
+//!     Channel, Controller, Mapping, Outcome, Predicate, Resource, Sink, Trigger, WhenMissing, reconcile_fn,
+//! };
+//! use std::time::Duration;
+//!
+//! let maps = Resource::namespaced(Gvk::new("", "v1", "ConfigMap"), "configmaps");
+//! let widgets = Resource::namespaced(Gvk::new("test.dev", "v1", "Widget"), "widgets");
+//! let alarms = Channel::new();
+//! let nightly = |sink: Sink| async move {
+//!     loop {
+//!         tokio::time::sleep(Duration::from_secs(24 * 3600)).await;
+//!         sink.add(concert_api::ObjectKey::new("default", "report"), "nightly");
+//!     }
+//! };
+//! let controller = Controller::builder("maps")
+//!     .for_(maps)
+//!     .when(Predicate::generation_changed().or(Predicate::labels_changed()))
+//!     .resync(Duration::from_secs(10 * 3600))
+//!     .watches(widgets, Mapping::own())
+//!     .when_missing(WhenMissing::Optional)
+//!     .on(Trigger::channel(&alarms, Mapping::own()))
+//!     .on(Trigger::source("nightly", nightly))
+//!     .run(reconcile_fn(|_| async { Ok(Outcome::Done) }))?;
+//! # Ok::<(), concert_runtime::BuildError>(())
+//! ```
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
