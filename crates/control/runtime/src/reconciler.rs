@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::client::ApiError;
 use crate::floors::Freshness;
+use crate::objects::{OwnError, PatchError};
 use crate::worker::TurnId;
 
 /// What names a piece of work. Mostly an [`ObjectKey`]; anything that can be compared, hashed and shown will do, such as
@@ -197,6 +198,12 @@ impl ReconcileError {
         self.class == Class::Terminal
     }
 
+    /// Whether the server found what was sent to be wrong, and will again.
+    #[must_use]
+    pub fn is_invalid(&self) -> bool {
+        self.source.downcast_ref::<ApiError>().is_some_and(ApiError::is_invalid)
+    }
+
     /// Whether somebody else was faster.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
@@ -213,6 +220,18 @@ impl ReconcileError {
     #[must_use]
     pub fn full(&self) -> String {
         crate::error_chain(&*self.source)
+    }
+}
+
+impl From<OwnError> for ReconcileError {
+    fn from(error: OwnError) -> Self {
+        Self::terminal(error)
+    }
+}
+
+impl From<PatchError> for ReconcileError {
+    fn from(error: PatchError) -> Self {
+        Self::terminal(error)
     }
 }
 
