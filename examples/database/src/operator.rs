@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use concert_api::ObjectKey;
 use concert_runtime::{
-    ApiError, BuildError, Cache, Controller, EventKind, Index, Manager, Mapping, Objects, Outcome, Owner, Ownership, Patch,
-    Predicate, ReconcileError, Reconciler, Recorder, Request, Resource, Scope, Selection, set_owner,
+    ApiError, BuildError, Cache, Controller, EventKind, Index, Manager, Mapping, Objects, Outcome, Owner, Ownership,
+    Patch, Predicate, ReconcileError, Reconciler, Recorder, Request, Resource, Scope, Selection, set_owner,
 };
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Secret, Service};

@@ -20,9 +20,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) struct Freshness<K> {
     client: Client,
     caches: RwLock<Caches>,
-    /// Key → source, and a namespace → revision that its cache must have reached there.
-    floors: Mutex<BTreeMap<K, BTreeMap<(u64, String), u64>>>,
+    floors: Mutex<Floors<K>>,
 }
+
+/// Key → source, and a namespace → revision that its cache must have reached there.
+type Floors<K> = BTreeMap<K, BTreeMap<(u64, String), u64>>;
 
 #[derive(Default)]
 struct Caches {
