@@ -92,7 +92,7 @@ pub struct ControllerDefaults {
     /// How many failures in a row make it give a key up until something changes; without limit if `None`.
     pub max_tries: Option<u32>,
     /// How often the key that has been ready longest is passed over at most, less one; see
-    /// [`Settings`](concert_queue::Settings).
+    /// [`Settings`].
     pub ageing: u32,
     /// How long one reconcile may take; without limit if `None`.
     pub timeout: Option<Duration>,

@@ -1,7 +1,7 @@
 //! Keys shared out over replicas: each shard of the keys is a Lease.
 //!
 //! Every replica has a Lease that says it is there, and sees those of the others. From who is there, each works out by
-//! itself [who should hold which shard](assign), takes what is free and should be its own, and gives up what should be
+//! itself who should hold which shard, takes what is free and should be its own, and gives up what should be
 //! another's, after its last reconcile of such a key has ended. The Leases decide, not the sums: replicas that see
 //! different things for a moment never hold one shard both. A key is worked on only by the holder of its shard.
 //!

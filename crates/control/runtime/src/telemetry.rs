@@ -1,6 +1,6 @@
 //! Spans: one for each reconcile, and within it one for each request to the API.
 //!
-//! They are `tracing` spans, for whatever subscriber the program installs. With the feature `otel`, [`otel`] sends them
+//! They are `tracing` spans, for whatever subscriber the program installs. With the feature `otel`, its module sends them
 //! to an OpenTelemetry collector, and every request carries its context to the server as `traceparent`.
 
 #[cfg(feature = "otel")]

