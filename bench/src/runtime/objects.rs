@@ -248,7 +248,8 @@ impl Forms {
         let mark = "k8s.io/initial-events-end";
         match self.encoding {
             Encoding::Json => {
-                let annotations = if ends_initial { format!(r#","annotations":{{"{mark}":"true"}}"#) } else { String::new() };
+                let annotations =
+                    if ends_initial { format!(r#","annotations":{{"{mark}":"true"}}"#) } else { String::new() };
                 let metadata = format!(r#"{{"resourceVersion":"{revision}"{annotations}}}"#);
                 let object = format!(r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{metadata}}}"#);
                 format!("{{\"type\":\"BOOKMARK\",\"object\":{object}}}\n").into_bytes()
@@ -384,7 +385,10 @@ mod tests {
             let forms = kind.forms(Encoding::Json).unwrap();
             let object: Value = serde_json::from_slice(&rendered(&forms.single)).unwrap();
             let metadata = &object["metadata"];
-            assert_eq!((object["kind"].as_str(), metadata["name"].as_str()), (Some(&*kind.name()), Some(&*kind.object_name(42))));
+            assert_eq!(
+                (object["kind"].as_str(), metadata["name"].as_str()),
+                (Some(&*kind.name()), Some(&*kind.object_name(42)))
+            );
             assert_eq!(metadata["resourceVersion"], "1000000005");
             assert_eq!(metadata["annotations"]["bench.concert.dev/sent"], "00000000000000001234");
             let frame: Value = serde_json::from_slice(&rendered(&forms.added)).unwrap();
@@ -396,7 +400,10 @@ mod tests {
             assert_eq!(item, object);
         }
         let pod: Value = serde_json::from_slice(&rendered(&Kind::Pod.forms(Encoding::Json).unwrap().single)).unwrap();
-        assert_eq!((&pod["spec"]["nodeName"], &pod["metadata"]["generation"]), (&"node-0017".into(), &10_000_003.into()));
+        assert_eq!(
+            (&pod["spec"]["nodeName"], &pod["metadata"]["generation"]),
+            (&"node-0017".into(), &10_000_003.into())
+        );
     }
 
     /// All texts of a JSON value.

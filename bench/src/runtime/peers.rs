@@ -26,8 +26,7 @@ pub enum Subject {
 
 impl Subject {
     /// All, in the order of the table.
-    pub const ALL: [Self; 5] =
-        [Self::Ours, Self::ControllerRuntime, Self::Unstructured, Self::KubeRs, Self::Dynamic];
+    pub const ALL: [Self; 5] = [Self::Ours, Self::ControllerRuntime, Self::Unstructured, Self::KubeRs, Self::Dynamic];
 
     /// The head of its column.
     #[must_use]

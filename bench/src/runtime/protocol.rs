@@ -76,7 +76,10 @@ impl Reply {
             let (name, value) = word.split_once('=')?;
             Some((name.to_owned(), value.parse().ok()?))
         };
-        words.map(|word| pair(word).with_context(|| format!("\"{word}\" is not name=number"))).collect::<Result<_>>().map(Self)
+        words
+            .map(|word| pair(word).with_context(|| format!("\"{word}\" is not name=number")))
+            .collect::<Result<_>>()
+            .map(Self)
     }
 }
 

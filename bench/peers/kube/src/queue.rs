@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, stream};
 use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::controller::{Action, Config, ReconcileReason, ReconcileRequest, applier};
@@ -35,8 +36,8 @@ impl Keys {
     }
 
     /// Adds all keys at once, and returns when each has been reconciled.
-    pub async fn pass(&self) {
-        let Some(store) = self.store.clone() else { return };
+    pub async fn pass(&self) -> Result<()> {
+        let store = self.store.clone().context("there are no keys")?;
         let request = |obj_ref: &ObjectRef<DynamicObject>| {
             Ok::<_, Infallible>(ReconcileRequest { obj_ref: obj_ref.clone(), reason: ReconcileReason::Unknown })
         };
@@ -45,6 +46,8 @@ impl Keys {
         let reconcile = move |object: Arc<DynamicObject>, _: Arc<()>| reconcile(object, ());
         let config = Config::default().concurrency(WORKERS);
         let ended = applier(reconcile, |_, _, _| Action::await_change(), Arc::new(()), store, requests, config);
-        ended.for_each(|_| async {}).await;
+        let count = ended.filter(|ended| futures::future::ready(ended.is_ok())).count().await;
+        ensure!(count == self.keys.len(), "only {count} of {} keys were reconciled", self.keys.len());
+        Ok(())
     }
 }

@@ -29,10 +29,13 @@ pub(super) async fn answer(site: Arc<Site>, request: Request<Incoming>) -> Resul
     let query: HashMap<String, String> = request.uri().query().map(parse).unwrap_or_default();
     let (collection_path, name) = split(&path);
     let Some(collection) = site.collection(&collection_path) else {
-        return Ok(discover(&site, &path).map_or_else(|| status(StatusCode::NOT_FOUND, &not_found(&path)), |v| text(&v)));
+        return Ok(
+            discover(&site, &path).map_or_else(|| status(StatusCode::NOT_FOUND, &not_found(&path)), |v| text(&v))
+        );
     };
     let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let protobuf = accept.contains("application/vnd.kubernetes.protobuf") && collection.forms(Encoding::Protobuf).is_some();
+    let protobuf =
+        accept.contains("application/vnd.kubernetes.protobuf") && collection.forms(Encoding::Protobuf).is_some();
     let encoding = if protobuf { Encoding::Protobuf } else { Encoding::Json };
     Ok(match (request.method(), name) {
         (&Method::GET, Some(name)) => single(&collection, encoding, &name),
@@ -84,7 +87,12 @@ fn write(site: &Site, collection: &Collection, encoding: Encoding, name: Option<
     single(collection, encoding, name.unwrap_or_default())
 }
 
-fn list(site: &Site, collection: &Arc<Collection>, encoding: Encoding, query: &HashMap<String, String>) -> Response<Body> {
+fn list(
+    site: &Site,
+    collection: &Arc<Collection>,
+    encoding: Encoding,
+    query: &HashMap<String, String>,
+) -> Response<Body> {
     site.lists.fetch_add(1, Ordering::Relaxed);
     let number = |name: &str| query.get(name).and_then(|text| text.parse::<usize>().ok());
     let (from, total) = (number("continue").unwrap_or(0), collection.len());
@@ -93,12 +101,17 @@ fn list(site: &Site, collection: &Arc<Collection>, encoding: Encoding, query: &H
     let Some(forms) = collection.forms(encoding) else { return status(StatusCode::NOT_ACCEPTABLE, "{}") };
     let head = forms.list_head(site.revision(), to - from, next);
     let (joint, end) = forms.list_joints();
-    let items = in_batches(Arc::clone(collection), from..to, move |forms, at, version, out| {
-        if at > from {
-            out.extend_from_slice(joint);
-        }
-        forms.item.render(version, out);
-    }, encoding);
+    let items = in_batches(
+        Arc::clone(collection),
+        from..to,
+        move |forms, at, version, out| {
+            if at > from {
+                out.extend_from_slice(joint);
+            }
+            forms.item.render(version, out);
+        },
+        encoding,
+    );
     let whole = stream::iter([Bytes::from(head)]).chain(items).chain(stream::iter([Bytes::from_static(end)]));
     typed(encoding, false).body(streamed(whole)).expect("a plain response")
 }
@@ -120,7 +133,12 @@ fn in_batches(
     })
 }
 
-fn watch(site: &Arc<Site>, collection: Arc<Collection>, encoding: Encoding, query: &HashMap<String, String>) -> Response<Body> {
+fn watch(
+    site: &Arc<Site>,
+    collection: Arc<Collection>,
+    encoding: Encoding,
+    query: &HashMap<String, String>,
+) -> Response<Body> {
     site.watches.fetch_add(1, Ordering::Relaxed);
     let response = typed(encoding, true);
     let after = query.get("resourceVersion").and_then(|text| text.parse::<u64>().ok()).filter(|after| *after > 0);
@@ -140,7 +158,11 @@ fn watch(site: &Arc<Site>, collection: Arc<Collection>, encoding: Encoding, quer
 }
 
 /// All objects as frames, the bookmark that ends them, then what happens.
-fn initial(site: &Arc<Site>, collection: Arc<Collection>, encoding: Encoding) -> impl Stream<Item = Bytes> + Send + use<> {
+fn initial(
+    site: &Arc<Site>,
+    collection: Arc<Collection>,
+    encoding: Encoding,
+) -> impl Stream<Item = Bytes> + Send + use<> {
     let (_, receiver) = collection.join(encoding, None);
     let range = 0..collection.len();
     let render = |forms: &Forms, _, version: &Version, out: &mut Vec<u8>| forms.added.render(version, out);

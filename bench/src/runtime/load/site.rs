@@ -110,7 +110,9 @@ impl Site {
     /// Changes one object, the one whose turn it is, and tells who watches.
     pub fn change(&self, turn: u64, spec: bool) {
         let collections = self.collections.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(collection) = collections.values().nth((turn % collections.len().max(1) as u64) as usize) else { return };
+        let Some(collection) = collections.values().nth((turn % collections.len().max(1) as u64) as usize) else {
+            return;
+        };
         let turn = turn / collections.len() as u64;
         let number = (turn * STRIDE % collection.len().max(1) as u64) as usize;
         collection.change(number, self.next_revision(), spec);

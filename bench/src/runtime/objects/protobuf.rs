@@ -29,11 +29,8 @@ pub(super) enum Field {
 pub(super) type Table = [(&'static str, u32, Field)];
 
 /// `v1.Pod`.
-pub(super) const POD: &Table = &[
-    ("metadata", 1, Message(METADATA)),
-    ("spec", 2, Message(SPEC)),
-    ("status", 3, Message(STATUS)),
-];
+pub(super) const POD: &Table =
+    &[("metadata", 1, Message(METADATA)), ("spec", 2, Message(SPEC)), ("status", 3, Message(STATUS))];
 
 /// `v1.ConfigMap`.
 pub(super) const CONFIG_MAP: &Table = &[("metadata", 1, Message(METADATA)), ("data", 2, Texts)];
@@ -94,7 +91,11 @@ const VOLUME_SOURCE: &Table = &[
 const NAMED: &Table = &[("name", 1, Text)];
 const PROJECTION: &Table = &[
     ("downwardAPI", 2, Message(&[("items", 1, Message(&[("path", 1, Text), ("fieldRef", 2, Message(FIELD_REF))]))])),
-    ("configMap", 3, Message(&[("", 1, Message(NAMED)), ("items", 2, Message(&[("key", 1, Text), ("path", 2, Text)]))])),
+    (
+        "configMap",
+        3,
+        Message(&[("", 1, Message(NAMED)), ("items", 2, Message(&[("key", 1, Text), ("path", 2, Text)]))]),
+    ),
     ("serviceAccountToken", 4, Message(&[("expirationSeconds", 2, Number), ("path", 3, Text)])),
 ];
 const FIELD_REF: &Table = &[("apiVersion", 1, Text), ("fieldPath", 2, Text)];
@@ -160,7 +161,8 @@ const CONTAINER_STATUS: &Table = &[
 pub(super) fn message(table: &Table, value: &Value) -> Vec<u8> {
     let known = |name: &String| knows(table, name) || matches!(name.as_str(), "kind" | "apiVersion");
     let fields = value.as_object().expect("a message is a JSON object");
-    let unknown: Vec<&String> = fields.iter().filter(|(name, value)| !value.is_null() && !known(name)).map(|f| f.0).collect();
+    let unknown: Vec<&String> =
+        fields.iter().filter(|(name, value)| !value.is_null() && !known(name)).map(|f| f.0).collect();
     assert!(unknown.is_empty() || table.is_empty(), "no field number for {unknown:?}");
     let mut out = Vec::new();
     for (name, number, field) in table {

@@ -34,7 +34,8 @@ pub(super) async fn pods(engine: &Engine, workers: usize, micros: u64, tally: &A
     tally.begin();
     let pods = resource(Kind::Pod);
     let look = Look { tally: Arc::clone(tally), work: Duration::from_micros(micros) };
-    let controller = Controller::builder("pods").for_(pods.clone()).when(Predicate::generation_changed()).workers(workers);
+    let controller =
+        Controller::builder("pods").for_(pods.clone()).when(Predicate::generation_changed()).workers(workers);
     engine.add(controller.run(look)?)?;
     let cache = engine.informers().cache(pods);
     cache.synced().await;

@@ -18,7 +18,8 @@ impl Pods {
     /// Starts the watch; gives the cache when the first list is in it.
     pub(super) async fn cached(informers: &Informers, strip: bool, index: bool) -> Self {
         let kept = KindSettings { managed_fields: true, ..KindSettings::default() };
-        let keeping = || Informers::narrowed(informers.client().clone(), Narrowing { defaults: kept, ..Narrowing::default() });
+        let keeping =
+            || Informers::narrowed(informers.client().clone(), Narrowing { defaults: kept, ..Narrowing::default() });
         let informers = if strip { informers.clone() } else { keeping() };
         let cache = informers.cache(resource(Kind::Pod));
         let nodes = index.then(|| cache.index(node));
