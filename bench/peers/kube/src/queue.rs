@@ -18,6 +18,8 @@ const WORKERS: u16 = 10;
 pub struct Keys {
     keys: Vec<ObjectRef<DynamicObject>>,
     store: Option<Store<DynamicObject>>,
+    /// Without it, the store would count as abandoned.
+    _writer: Option<Writer<DynamicObject>>,
 }
 
 impl Keys {
@@ -32,7 +34,7 @@ impl Keys {
             writer.apply_watcher_event(&Event::InitApply(object));
         }
         writer.apply_watcher_event(&Event::InitDone);
-        Self { keys, store: Some(writer.as_reader()) }
+        Self { keys, store: Some(writer.as_reader()), _writer: Some(writer) }
     }
 
     /// Adds all keys at once, and returns when each has been reconciled.
