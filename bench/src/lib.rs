@@ -5,6 +5,7 @@
 //!       └─► Api ──► creates, watches, deletes over HTTP/2 and TLS
 //! server ─► Target ──► the same requests to concert serve and to the real kube-apiserver
 //! definitions ► what a further definition costs, on both
+//! runtime ► Rig ──► load server, and one subject after the other: our runtime, kube-rs, controller-runtime
 //! start ──► concert serve, concert up: from the start of the process to the line that says it is ready
 //! ```
 //!
@@ -18,6 +19,7 @@
 //! - [`load`]: many Files at once
 //! - [`scrape`]: counters of a metrics endpoint
 //! - [`throughput`]: requests by the second, of one server and the other
+//! - [`runtime`]: our runtime against its peers
 //! - [`usage`]: what a process has used
 //! - [`report`]: figures for people and for scripts
 

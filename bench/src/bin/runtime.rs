@@ -55,12 +55,17 @@ async fn run(args: &Args) -> Result<()> {
     let programs = if subjects == [Subject::Ours] { Programs::default() } else { Programs::build() };
     let mut rig = Rig::start(scratch.join("kubeconfig"), programs, size).await?;
     rig.check().await?;
+    let mut failed = false;
     for run in 0..args.runs {
         for workload in &workloads {
             let concerned = subjects.iter().filter(|subject| workload.concerns(**subject));
             for subject in concerned.filter(|subject| workload.runs_in(run, **subject)) {
                 eprintln!("run {} of {}: {}, {}", run + 1, args.runs, workload.name(), subject.name());
-                rig.run(*workload, *subject).await?;
+                // One that fails does not take the figures of the others along.
+                if let Err(error) = rig.run(*workload, *subject).await {
+                    eprintln!("  failed: {error:#}");
+                    failed = true;
+                }
             }
         }
     }
@@ -68,6 +73,9 @@ async fn run(args: &Args) -> Result<()> {
     match args.output {
         Output::Table => print!("{}", rig.figures),
         Output::Json => println!("{}", serde_json::to_string_pretty(&rig.figures.lines())?),
+    }
+    if failed {
+        bail!("not everything could be measured: see above");
     }
     Ok(())
 }

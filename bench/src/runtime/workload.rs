@@ -227,9 +227,8 @@ impl Rig {
         process.forget_peak()?;
         let before = process.usage()?;
         for _ in 0..self.size.relists {
-            let watches = self.load.ask("state").await?.get("watches")?;
-            self.load.ask("expire").await?;
-            while self.load.ask("state").await?.get("watches")? == watches {
+            let lists = self.load.ask("expire").await?.get("complete")?;
+            while self.load.ask("state").await?.get("complete")? == lists {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
             process.settle().await?;

@@ -91,7 +91,7 @@ impl Subject {
             }
             ["queue", "controller", _] => {
                 for _ in 0..number(2)? {
-                    self.keys.pass().await;
+                    self.keys.pass().await?;
                 }
                 Ok(String::new())
             }

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use anyhow::{Context, Result, ensure};
 use futures::{StreamExt, stream};
 use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::controller::{Action, Config, ReconcileReason, ReconcileRequest, applier};
@@ -17,6 +18,8 @@ const WORKERS: u16 = 10;
 pub struct Keys {
     keys: Vec<ObjectRef<DynamicObject>>,
     store: Option<Store<DynamicObject>>,
+    /// Without it, the store would count as abandoned.
+    _writer: Option<Writer<DynamicObject>>,
 }
 
 impl Keys {
@@ -31,12 +34,12 @@ impl Keys {
             writer.apply_watcher_event(&Event::InitApply(object));
         }
         writer.apply_watcher_event(&Event::InitDone);
-        Self { keys, store: Some(writer.as_reader()) }
+        Self { keys, store: Some(writer.as_reader()), _writer: Some(writer) }
     }
 
     /// Adds all keys at once, and returns when each has been reconciled.
-    pub async fn pass(&self) {
-        let Some(store) = self.store.clone() else { return };
+    pub async fn pass(&self) -> Result<()> {
+        let store = self.store.clone().context("there are no keys")?;
         let request = |obj_ref: &ObjectRef<DynamicObject>| {
             Ok::<_, Infallible>(ReconcileRequest { obj_ref: obj_ref.clone(), reason: ReconcileReason::Unknown })
         };
@@ -45,6 +48,8 @@ impl Keys {
         let reconcile = move |object: Arc<DynamicObject>, _: Arc<()>| reconcile(object, ());
         let config = Config::default().concurrency(WORKERS);
         let ended = applier(reconcile, |_, _, _| Action::await_change(), Arc::new(()), store, requests, config);
-        ended.for_each(|_| async {}).await;
+        let count = ended.filter(|ended| futures::future::ready(ended.is_ok())).count().await;
+        ensure!(count == self.keys.len(), "only {count} of {} keys were reconciled", self.keys.len());
+        Ok(())
     }
 }

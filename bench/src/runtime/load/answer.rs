@@ -88,7 +88,7 @@ fn write(site: &Site, collection: &Collection, encoding: Encoding, name: Option<
 }
 
 fn list(
-    site: &Site,
+    site: &Arc<Site>,
     collection: &Arc<Collection>,
     encoding: Encoding,
     query: &HashMap<String, String>,
@@ -98,6 +98,7 @@ fn list(
     let (from, total) = (number("continue").unwrap_or(0), collection.len());
     let to = number("limit").filter(|limit| *limit > 0).map_or(total, |limit| total.min(from + limit));
     let next = (to < total).then(|| (to.to_string(), total - to));
+    let last = next.is_none();
     let Some(forms) = collection.forms(encoding) else { return status(StatusCode::NOT_ACCEPTABLE, "{}") };
     let head = forms.list_head(site.revision(), to - from, next);
     let (joint, end) = forms.list_joints();
@@ -112,7 +113,8 @@ fn list(
         },
         encoding,
     );
-    let whole = stream::iter([Bytes::from(head)]).chain(items).chain(stream::iter([Bytes::from_static(end)]));
+    let end = ending(site, last, Bytes::from_static(end));
+    let whole = stream::iter([Bytes::from(head)]).chain(items).chain(end);
     typed(encoding, false).body(streamed(whole)).expect("a plain response")
 }
 
@@ -168,7 +170,16 @@ fn initial(
     let render = |forms: &Forms, _, version: &Version, out: &mut Vec<u8>| forms.added.render(version, out);
     let objects = in_batches(Arc::clone(&collection), range, render, encoding);
     let bookmark = collection.forms(encoding).map(|forms| forms.bookmark(site.revision(), true)).unwrap_or_default();
-    objects.chain(stream::iter([Bytes::from(bookmark)])).chain(live(receiver))
+    objects.chain(ending(site, true, Bytes::from(bookmark))).chain(live(receiver))
+}
+
+/// The last bytes of a list; when they are asked for, the list has been sent.
+fn ending(site: &Arc<Site>, complete: bool, bytes: Bytes) -> impl Stream<Item = Bytes> + Send + use<> {
+    let site = Arc::clone(site);
+    stream::once(async move {
+        site.complete.fetch_add(usize::from(complete), Ordering::Relaxed);
+        bytes
+    })
 }
 
 fn live(receiver: UnboundedReceiver<Bytes>) -> impl Stream<Item = Bytes> + Send {

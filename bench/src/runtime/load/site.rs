@@ -43,8 +43,9 @@ pub enum Content {
 pub struct Site {
     collections: RwLock<BTreeMap<String, Arc<Collection>>>,
     revision: AtomicU64,
-    /// Lists that were begun, page by page, and watches that were opened.
+    /// Pages of lists, lists that were sent to their end (as pages or as events), and watches that were opened.
     pub(super) lists: AtomicUsize,
+    pub(super) complete: AtomicUsize,
     pub(super) watches: AtomicUsize,
     /// Connections that are open.
     pub(super) connections: AtomicUsize,
@@ -147,6 +148,7 @@ impl Site {
         let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed) as u64;
         Reply::default()
             .with("lists", count(&self.lists))
+            .with("complete", count(&self.complete))
             .with("watches", count(&self.watches))
             .with("connections", count(&self.connections))
             .with("watching", watching as u64)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use concert_api::ObjectKey;
 use concert_queue::{Outcome, Queue, priority};
 use concert_runtime::{Controller, Engine, ReconcileError, Reconciler, Request};
@@ -61,7 +61,7 @@ impl Keys {
         engine.add(controller.run(count.clone())?)?;
         for _ in 0..rounds {
             count.left.store(self.0.len() as u64, Ordering::SeqCst);
-            self.offer(engine);
+            self.offer(engine)?;
             count.none.notified().await;
         }
         engine.remove(NAME).await;
@@ -69,10 +69,10 @@ impl Keys {
     }
 
     /// Puts all keys into a running controller.
-    fn offer(&self, engine: &Engine) {
-        for key in &self.0 {
-            engine.poke(NAME, key.clone());
-        }
+    fn offer(&self, engine: &Engine) -> Result<()> {
+        let controller = engine.handle::<ObjectKey>(NAME).context("the controller is not there")?;
+        self.0.iter().for_each(|key| controller.poke(key.clone()));
+        Ok(())
     }
 }
 
@@ -94,7 +94,7 @@ fn drain(queue: &mut Queue<ObjectKey>, begun: usize) {
             return;
         }
         for key in flights.drain(..) {
-            queue.done(&key, Outcome::Done, now);
+            queue.done(&key, Outcome::Done, None, now);
         }
     }
 }
