@@ -43,12 +43,14 @@ impl Keys {
         let request = |obj_ref: &ObjectRef<DynamicObject>| {
             Ok::<_, Infallible>(ReconcileRequest { obj_ref: obj_ref.clone(), reason: ReconcileReason::Unknown })
         };
-        let requests = stream::iter(self.keys.iter().map(request));
+        // An applier whose requests end forgets those that it has not begun: they must seem to go on.
+        let requests = stream::iter(self.keys.iter().map(request)).chain(stream::pending());
         let reconcile = |_, ()| futures::future::ready(Ok::<Action, Infallible>(Action::await_change()));
         let reconcile = move |object: Arc<DynamicObject>, _: Arc<()>| reconcile(object, ());
         let config = Config::default().concurrency(WORKERS);
         let ended = applier(reconcile, |_, _, _| Action::await_change(), Arc::new(()), store, requests, config);
-        let count = ended.filter(|ended| futures::future::ready(ended.is_ok())).count().await;
+        let all = ended.take(self.keys.len());
+        let count = all.filter(|ended| futures::future::ready(ended.is_ok())).count().await;
         ensure!(count == self.keys.len(), "only {count} of {} keys were reconciled", self.keys.len());
         Ok(())
     }

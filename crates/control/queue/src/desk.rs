@@ -15,6 +15,10 @@ const CONFLICT: Backoff = Backoff { base: Duration::from_millis(5), max: Duratio
 
 /// So many own writes per key are waited for; an event that never comes must not be remembered for ever.
 const REMEMBERED: usize = 16;
+/// So many keys have own writes that are waited for.
+const REMEMBERED_KEYS: usize = 10_000;
+/// So many changes are held back during a turn to find out whether they are its own.
+const HELD: usize = 64;
 
 /// Why a key is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,9 +92,11 @@ impl<K: Clone + Eq + Hash + Ord> Desk<K> {
     /// Takes in one key, unless the change is one that a turn of this key made itself.
     pub fn add(&mut self, key: K, call: Call, now: Duration) {
         if let Some(revision) = call.revision {
-            if let Some(flight) = self.flights.get_mut(&key) {
-                flight.held.push(call);
-                return;
+            match self.flights.get_mut(&key) {
+                Some(flight) if flight.held.len() < HELD => return flight.held.push(call),
+                // So many cannot all be its own: it has to run once more.
+                Some(_) => return self.queue.add(key, call.priority, call.reason, now),
+                None => {}
             }
             if !self.own.is_empty() && self.is_own(&key, revision) {
                 return;
@@ -150,6 +156,10 @@ impl<K: Clone + Eq + Hash + Ord> Desk<K> {
         }
         if !wrote.is_empty() {
             self.own.insert(key.clone(), wrote);
+            if self.own.len() > REMEMBERED_KEYS {
+                // Events that never came: at worst a key runs once more.
+                self.own.pop_first();
+            }
         }
         self.end(key, ending, priority, random, now)
     }
@@ -229,6 +239,19 @@ mod tests {
 
     fn take(desk: &mut Desk<u8>) -> Option<u8> {
         desk.take(NOW).map(|taken| taken.key)
+    }
+
+    #[test]
+    fn a_turn_that_does_not_end_holds_back_a_bounded_number_of_changes() {
+        let mut desk = desk(None);
+        desk.add(1, watched(1), NOW);
+        assert_eq!(take(&mut desk), Some(1));
+        for revision in 2..10_000 {
+            desk.add(1, watched(revision), NOW);
+        }
+        assert!(desk.flights[&1].held.len() <= HELD);
+        let _ = desk.land(&1, Ending::Outcome(Outcome::Done), 0.0, NOW);
+        assert_eq!(take(&mut desk), Some(1), "it runs once more");
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod store;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -42,6 +43,9 @@ use informers::Spawner;
 use store::Store;
 use view::Memo;
 
+/// So many writes are remembered until they are seen; with more, the oldest is trusted to have arrived.
+const EXPECTED: usize = 1024;
+
 /// How far a cache is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheState {
@@ -53,6 +57,8 @@ pub struct CacheState {
     pub trouble: Option<Trouble>,
     /// How many objects could not be read and were skipped.
     pub skipped: u64,
+    /// Whether a list is arriving: what is known may be older than its revision says.
+    pub listing: bool,
     /// When anything was heard from the server last.
     pub heard: Option<Instant>,
 }
@@ -71,6 +77,7 @@ impl Progress {
             revision: feeds().map(|feed| feed.revision).min().unwrap_or(0),
             trouble: feeds().find_map(|feed| feed.trouble.clone()),
             skipped: feeds().map(|feed| feed.skipped).sum(),
+            listing: feeds().any(|feed| feed.listing),
             heard: feeds().map(|feed| feed.heard).min().flatten(),
         }
     }
@@ -78,7 +85,7 @@ impl Progress {
     /// Whether what happened in a namespace up to a revision has been seen.
     fn has_seen(&self, namespace: &str, revision: u64) -> bool {
         let feed = self.feeds.get(namespace).or_else(|| self.feeds.get(""));
-        feed.is_some_and(|feed| feed.synced && feed.revision >= revision)
+        feed.is_some_and(|feed| feed.synced && !feed.listing && feed.revision >= revision)
     }
 }
 
@@ -94,6 +101,8 @@ struct Shared {
     feeds: Mutex<BTreeMap<String, CancellationToken>>,
     spawner: Spawner,
     memo: Memo,
+    /// What was written and has perhaps not been seen.
+    expected: Mutex<BTreeMap<ObjectKey, u64>>,
     /// Nanoseconds spent on reading and keeping what arrived.
     decoding: AtomicU64,
     stop: CancellationToken,
@@ -250,6 +259,38 @@ impl Cache {
         }
     }
 
+    /// Something of this version was written and should be seen soon. Where nobody looks, it is not waited for.
+    pub(crate) fn expect(&self, key: ObjectKey, revision: u64) {
+        let progress = self.shared().progress.borrow();
+        if !progress.feeds.contains_key("") && !progress.feeds.contains_key(&*key.namespace) {
+            return;
+        }
+        drop(progress);
+        let mut expected = self.shared().expected.lock().unwrap_or_else(PoisonError::into_inner);
+        let floor = expected.entry(key).or_default();
+        *floor = revision.max(*floor);
+        if expected.len() > EXPECTED {
+            let oldest = expected.iter().min_by_key(|(_, revision)| **revision).map(|(key, _)| key.clone());
+            oldest.map(|key| expected.remove(&key));
+        }
+    }
+
+    /// Resolves when it is complete and shows what is expected of some keys.
+    pub(crate) async fn shows_expected(&self, concerns: impl Fn(&ObjectKey) -> bool) {
+        self.synced().await;
+        let wanted: Vec<(ObjectKey, u64)> = {
+            let expected = self.shared().expected.lock().unwrap_or_else(PoisonError::into_inner);
+            expected.iter().filter(|(key, _)| concerns(key)).map(|(key, floor)| (key.clone(), *floor)).collect()
+        };
+        for (key, revision) in wanted {
+            self.reaches(&key.namespace, revision).await;
+            let mut expected = self.shared().expected.lock().unwrap_or_else(PoisonError::into_inner);
+            if expected.get(&key) == Some(&revision) {
+                expected.remove(&key);
+            }
+        }
+    }
+
     /// Watches other namespaces from now on. What was known of those that are left is deleted, for handlers too; the
     /// [`Scope`] stays as it was asked for. Without effect on a cache of all namespaces.
     pub fn set_namespaces(&self, namespaces: &BTreeSet<String>) {
@@ -335,30 +376,38 @@ impl Shared {
     }
 
     fn write(&self, namespace: &str, event: Event, stop: &CancellationToken) {
-        let progress = match &event {
+        let note = |change: &dyn Fn(&mut CacheState)| self.note(namespace, stop, change);
+        let seen: Option<u64> = match &event {
             Event::Trouble(trouble) => {
                 tracing::warn!(scope = %self.scope, trouble = %trouble, "watch is in trouble");
-                return self.note(namespace, |state| state.trouble = Some(trouble.clone()));
+                return note(&|state| state.trouble = Some(trouble.clone()));
             }
-            Event::Skipped(why) => return self.skip(namespace, why),
+            Event::Skipped(why) => return self.skip(namespace, stop, why),
             Event::Complete(at) | Event::Progress(at) => at.parse().ok(),
             Event::Applied(arrived) | Event::Deleted(arrived) => arrived.glance.resource_version.parse().ok(),
-            Event::Reset | Event::Listed(_) => None,
+            Event::Reset => {
+                note(&|state| state.listing = true);
+                None
+            }
+            Event::Listed(_) => None,
         };
         let complete = matches!(event, Event::Complete(_));
         self.hand_out(namespace, event, stop);
-        if progress.is_some() || complete {
-            self.note(namespace, |state| {
+        if seen.is_some() || complete {
+            note(&|state| {
                 state.synced |= complete;
+                state.listing &= !complete;
                 state.trouble = None;
-                state.revision = state.revision.max(progress.unwrap_or(0));
+                // A list says how far it is; a server that lost its history may be less far than before.
+                let before = if complete { 0 } else { state.revision };
+                state.revision = before.max(seen.unwrap_or(0));
             });
         }
     }
 
-    fn skip(&self, namespace: &str, why: &str) {
+    fn skip(&self, namespace: &str, stop: &CancellationToken, why: &str) {
         tracing::warn!(scope = %self.scope, why, "object skipped: it cannot be read");
-        self.note(namespace, |state| state.skipped += 1);
+        self.note(namespace, stop, &|state| state.skipped += 1);
     }
 
     fn hand_out(&self, namespace: &str, event: Event, stop: &CancellationToken) {
@@ -373,13 +422,14 @@ impl Shared {
         self.decoding.fetch_add(took, Ordering::Relaxed);
         match applied {
             Ok(changes) => handlers.tell(&changes),
-            Err(why) => self.skip(namespace, &why.to_string()),
+            Err(why) => self.skip(namespace, stop, &why.to_string()),
         }
     }
 
-    fn note(&self, namespace: &str, change: impl FnOnce(&mut CacheState)) {
+    /// Who was told to leave a namespace has nothing more to say of it: another one may look at it by now.
+    fn note(&self, namespace: &str, stop: &CancellationToken, change: &dyn Fn(&mut CacheState)) {
         self.progress.send_modify(|progress| {
-            if let Some(state) = progress.feeds.get_mut(namespace) {
+            if let Some(state) = progress.feeds.get_mut(namespace).filter(|_| !stop.is_cancelled()) {
                 state.heard = Some(Instant::now());
                 change(state);
             }
@@ -391,7 +441,10 @@ impl Handlers {
     fn tell(&self, changes: &[Change]) {
         for change in changes {
             for handler in self.by_id.values() {
-                handler(change);
+                // Whoever panics misses this change; the others, and the watch, go on.
+                if catch_unwind(AssertUnwindSafe(|| handler(change))).is_err() {
+                    tracing::error!(key = %change.key, "a handler of a cache panicked");
+                }
             }
         }
     }

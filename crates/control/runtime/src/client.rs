@@ -219,6 +219,11 @@ impl Client {
         &self.world
     }
 
+    /// Whether both talk to the same server: they are clones of one client.
+    pub(crate) fn is_of_same_server(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.in_pages, &other.in_pages)
+    }
+
     /// The server it talks to, as host and port.
     #[must_use]
     pub fn host(&self) -> &str {
@@ -542,7 +547,12 @@ impl Client {
         let span = telemetry::request_span(&method, &action, &self.settings.host);
         telemetry::propagate(&span, request.headers_mut());
         let sent = tokio::time::timeout(after, self.kube.send(request).instrument(span.clone())).await;
-        let sent = sent.map_err(|_| ApiError::TimedOut { action: action.clone(), write, after })?;
+        let Ok(sent) = sent else {
+            if let Some(metrics) = &self.settings.metrics {
+                metrics.request("<error>", method.as_str(), &self.settings.host);
+            }
+            return Err(ApiError::TimedOut { action, write, after });
+        };
         let code =
             sent.as_ref().map_or_else(|_| "<error>".to_owned(), |response| response.status().as_u16().to_string());
         span.record("code", &code);

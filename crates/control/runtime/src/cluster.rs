@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use mapper::Mapper;
 
-use crate::cache::Informers;
+use crate::cache::{Informers, Narrowing};
 use crate::client::Client;
 use crate::events::{Recorder, Teller};
 use crate::metrics::Metrics;
@@ -47,9 +47,15 @@ pub struct Cluster {
 
 impl Cluster {
     /// A cluster, and what sends its events. `component` is who speaks in them.
-    pub(crate) fn new(name: &str, client: Client, metrics: &Metrics, component: &str) -> (Self, Teller) {
+    pub(crate) fn new(
+        name: &str,
+        client: Client,
+        narrowing: Narrowing,
+        metrics: &Metrics,
+        component: &str,
+    ) -> (Self, Teller) {
         let client = client.with_metrics(metrics);
-        let informers = Informers::new(client.clone());
+        let informers = Informers::narrowed(client.clone(), narrowing);
         let (recorder, teller) = Recorder::counting(client.clone(), component, metrics.events(name));
         let mapper = Mapper::new(client.clone());
         let observed = informers.clone();
@@ -142,7 +148,7 @@ impl Clusters {
         if state.present.contains_key(name) {
             return Err(ClusterError::NameInUse(name.to_owned()));
         }
-        let (cluster, teller) = Cluster::new(name, client, &self.metrics, &self.component);
+        let (cluster, teller) = Cluster::new(name, client, Narrowing::default(), &self.metrics, &self.component);
         let (stop, ended) = (state.tasks.token().child_token(), CancellationToken::new());
         let (guard, informers, told) = (ended.clone().drop_guard(), cluster.informers.clone(), stop.clone());
         state.tasks.spawn(format!("cluster {name}"), async move {

@@ -1,9 +1,11 @@
 //! Starts and stops controllers while the process runs.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -13,6 +15,7 @@ use crate::metrics::Metrics;
 use crate::reconciler::Key;
 use crate::scope::Scope;
 use crate::tasks::TaskGroup;
+use crate::worker::panic_text;
 
 /// Why a controller was not added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -166,10 +169,18 @@ impl Engine {
         let live = warm.live();
         let guard = ended.clone().drop_guard();
         let (failing, go, cancel) = (warm.failing(), self.go.subscribe(), stop.clone());
+        let (fell, whose) = (warm.failing(), name.clone());
         let (of, failures) = (name.clone(), (Arc::downgrade(&self.state), Arc::clone(&self.failed)));
         state.tasks.spawn(format!("controller {name}"), async move {
             let _ends_whatever_happens = guard;
-            let mut run = std::pin::pin!(warm.run(go, cancel));
+            let fenced = AssertUnwindSafe(warm.run(go, cancel)).catch_unwind();
+            let mut run = std::pin::pin!(fenced.map(|ended| {
+                // A fault of ours, which must not look like health.
+                if let Err(panic) = ended {
+                    let why = format!("it panicked: {}", panic_text(&*panic));
+                    fell.fail(ControllerError::Source { controller: whose.clone(), source_name: "itself".into(), why });
+                }
+            }));
             let ended = tokio::select! {
                 biased;
                 () = &mut run => true,

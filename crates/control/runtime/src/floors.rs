@@ -29,8 +29,8 @@ pub(crate) struct Freshness<K> {
 
 #[derive(Default)]
 struct Caches {
-    /// Those it listens to, by the number of the source.
-    all: BTreeMap<u64, Cache>,
+    /// Those it listens to, by the number of the source, and the client of their cluster.
+    all: BTreeMap<u64, (Cache, Client)>,
     /// Which of them is that of its own objects, if it has such.
     own: Option<u64>,
 }
@@ -41,12 +41,12 @@ impl<K: Ord + Clone> Freshness<K> {
     }
 
     /// A source joins; `own` if it is that of the controller's own objects.
-    pub(crate) fn join(&self, source: u64, cache: Cache, own: bool) {
+    pub(crate) fn join(&self, source: u64, cache: Cache, client: Client, own: bool) {
         let mut caches = self.caches.write().unwrap_or_else(PoisonError::into_inner);
         if own {
             caches.own = Some(source);
         }
-        caches.all.insert(source, cache);
+        caches.all.insert(source, (cache, client));
     }
 
     /// A source leaves: nothing is waited for on its account.
@@ -54,20 +54,26 @@ impl<K: Ord + Clone> Freshness<K> {
         self.caches.write().unwrap_or_else(PoisonError::into_inner).all.remove(&source);
     }
 
-    /// Raises the floor of `key` to what was just written.
-    pub(crate) fn wrote(&self, key: &K, written: &Object) {
-        let (Some(gvk), Some(revision)) = (written.gvk(), written.revision()) else { return };
-        let namespace = written.namespace();
-        let shows = |cache: &Cache| {
-            let Scope { resource, .. } = cache.scope();
-            resource.gvk.group == gvk.group && resource.gvk.kind == gvk.kind && cache.scope().shows(&namespace)
-        };
+    /// Raises the floor of `key` to what was just written, through this client or that of the process's own cluster. Says
+    /// whether anybody listens to such objects.
+    pub(crate) fn wrote(&self, key: &K, client: Option<&Client>, written: &Object) -> bool {
+        let (Some(gvk), Some(revision)) = (written.gvk(), written.revision()) else { return false };
+        let (namespace, client) = (written.namespace(), client.unwrap_or(&self.client));
         let caches = self.caches.read().unwrap_or_else(PoisonError::into_inner);
         let mut floors = self.floors.lock().unwrap_or_else(PoisonError::into_inner);
-        for (source, _) in caches.all.iter().filter(|(_, cache)| shows(cache)) {
-            let floor = floors.entry(key.clone()).or_default().entry((*source, namespace.to_string())).or_default();
-            *floor = (*floor).max(revision);
+        let mut listens = false;
+        for (source, (cache, of)) in &caches.all {
+            let Scope { resource, .. } = cache.scope();
+            if resource.gvk.group != gvk.group || resource.gvk.kind != gvk.kind || !client.is_of_same_server(of) {
+                continue;
+            }
+            listens = true;
+            if cache.scope().shows(&namespace) {
+                let floor = floors.entry(key.clone()).or_default().entry((*source, namespace.to_string())).or_default();
+                *floor = (*floor).max(revision);
+            }
         }
+        listens
     }
 
     /// Waits until the caches have seen what was written for `key`; says whether they did in time.
@@ -77,7 +83,7 @@ impl<K: Ord + Clone> Freshness<K> {
         let waits: Vec<(Cache, String, u64)> = {
             let caches = self.caches.read().unwrap_or_else(PoisonError::into_inner);
             let known = |((source, namespace), floor): (&(u64, String), &u64)| {
-                Some((caches.all.get(source)?.clone(), namespace.clone(), *floor))
+                Some((caches.all.get(source)?.0.clone(), namespace.clone(), *floor))
             };
             floors.iter().filter_map(known).collect()
         };
@@ -98,17 +104,17 @@ impl<K: Ord + Clone> Freshness<K> {
 }
 
 impl Freshness<ObjectKey> {
-    fn own(&self) -> Option<Cache> {
+    fn own(&self) -> Option<(Cache, Client)> {
         let caches = self.caches.read().unwrap_or_else(PoisonError::into_inner);
         caches.all.get(&caches.own?).cloned()
     }
 
     /// The controller's own object, from the cache or live.
     pub(crate) async fn object(&self, key: &ObjectKey, stale: bool) -> Result<Option<Arc<Object>>, ApiError> {
-        let Some(own) = self.own() else { return Ok(None) };
+        let Some((own, client)) = self.own() else { return Ok(None) };
         if !stale {
             return Ok(own.get(key));
         }
-        Ok(self.client.get(&own.scope().resource, key).await?.map(Arc::new))
+        Ok(client.get(&own.scope().resource, key).await?.map(Arc::new))
     }
 }

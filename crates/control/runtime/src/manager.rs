@@ -70,7 +70,7 @@ impl Manager {
     #[must_use]
     pub fn new(client: Client, settings: ManagerSettings) -> Self {
         let metrics = Metrics::new();
-        let (cluster, teller) = Cluster::new("", client, &metrics, &settings.name);
+        let (cluster, teller) = Cluster::new("", client, settings.caches.clone(), &metrics, &settings.name);
         let clusters = Clusters::new(&settings.name, metrics.clone());
         let engine = Engine::new(cluster.informers().clone(), metrics.clone());
         let shards = settings.shards.as_ref().map(|settings| Shards::new(settings.count));

@@ -9,9 +9,8 @@
 mod own;
 mod patch;
 
-use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use concert_api::{LabelSelector, Object, ObjectKey, meta};
@@ -26,22 +25,18 @@ use crate::cache::{Cache, Informers};
 use crate::client::{ApiError, Client, Preconditions, Selection};
 use crate::reconciler::{Key, Request};
 use crate::resource::Resource;
+use crate::scope::Form;
 
 /// How long a read waits for the cache to show what was written before it asks the server.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// So many writes are remembered until the cache shows them; with more, the oldest is trusted to have arrived.
-const REMEMBERED: usize = 1024;
-
 type Witness = dyn Fn(&Object) + Send + Sync;
 
-/// Objects of one kind. Cheap to clone; clones see each other's writes.
+/// Objects of one kind. Cheap to clone; all that read from one cache see each other's writes.
 pub struct Objects<K = Value> {
     client: Client,
     resource: Resource,
     cache: Option<Cache>,
     subresource: Option<Arc<str>>,
-    /// What was written and the cache has perhaps not seen.
-    floors: Arc<Mutex<BTreeMap<ObjectKey, u64>>>,
     /// Told what was written: the turn in which it is used.
     witness: Option<Arc<Witness>>,
     kind: PhantomData<fn() -> K>,
@@ -98,7 +93,9 @@ impl Informers {
 impl<K> Objects<K> {
     fn new(client: Client, resource: Resource, cache: Option<Cache>) -> Self {
         let client = client.with_retries();
-        Self { client, resource, cache, subresource: None, floors: Arc::default(), witness: None, kind: PhantomData }
+        // A cache of metadata cannot stand for whole objects: who writes back what it gives would erase the rest.
+        let cache = cache.filter(|cache| cache.scope().form == Form::Full);
+        Self { client, resource, cache, subresource: None, witness: None, kind: PhantomData }
     }
 
     /// The kind.
@@ -116,8 +113,8 @@ impl<K> Objects<K> {
     /// The same, as part of a turn: the next turn of its key sees what this one wrote, and is not started by it.
     #[must_use]
     pub fn within<Q: Key>(&self, turn: &Request<Q>) -> Self {
-        let turn = turn.clone();
-        Self { witness: Some(Arc::new(move |written| turn.wrote(written))), ..self.clone() }
+        let (turn, client) = (turn.clone(), self.client.clone());
+        Self { witness: Some(Arc::new(move |written| turn.wrote_through(&client, written))), ..self.clone() }
     }
 
     /// The same, read from the server.
@@ -147,38 +144,14 @@ impl<K> Objects<K> {
         if let Some(witness) = &self.witness {
             witness(written);
         }
-        let Some(revision) = written.revision().filter(|_| self.cache.is_some()) else { return };
-        let mut floors = self.floors.lock().unwrap_or_else(PoisonError::into_inner);
-        let floor = floors.entry(written.key()).or_default();
-        *floor = revision.max(*floor);
-        if floors.len() > REMEMBERED {
-            let oldest = floors.iter().min_by_key(|(_, revision)| **revision).map(|(key, _)| key.clone());
-            oldest.map(|key| floors.remove(&key));
+        if let (Some(cache), Some(revision)) = (&self.cache, written.revision()) {
+            cache.expect(written.key(), revision);
         }
     }
 
     /// Waits until the cache shows what was written to these keys; `false` if it does not in time.
     async fn catches_up(&self, cache: &Cache, concerns: impl Fn(&ObjectKey) -> bool) -> bool {
-        let wanted: Vec<(ObjectKey, u64)> = {
-            let floors = self.floors.lock().unwrap_or_else(PoisonError::into_inner);
-            floors.iter().filter(|(key, _)| concerns(key)).map(|(key, floor)| (key.clone(), *floor)).collect()
-        };
-        let all = async {
-            cache.synced().await;
-            for (key, revision) in &wanted {
-                cache.reaches(&key.namespace, *revision).await;
-            }
-        };
-        if tokio::time::timeout(PATIENCE, all).await.is_err() {
-            return false;
-        }
-        let mut floors = self.floors.lock().unwrap_or_else(PoisonError::into_inner);
-        for (key, revision) in wanted {
-            if floors.get(&key) == Some(&revision) {
-                floors.remove(&key);
-            }
-        }
-        true
+        tokio::time::timeout(PATIENCE, cache.shows_expected(concerns)).await.is_ok()
     }
 }
 
@@ -408,7 +381,6 @@ impl<K> Clone for Objects<K> {
             resource: self.resource.clone(),
             cache: self.cache.clone(),
             subresource: self.subresource.clone(),
-            floors: Arc::clone(&self.floors),
             witness: self.witness.clone(),
             kind: PhantomData,
         }

@@ -11,7 +11,7 @@ use concert_api::{Object, ObjectKey};
 use concert_queue::{Intake, Outcome};
 use tokio_util::sync::CancellationToken;
 
-use crate::client::ApiError;
+use crate::client::{ApiError, Client};
 use crate::floors::Freshness;
 use crate::objects::{OwnError, PatchError};
 use crate::worker::TurnId;
@@ -124,9 +124,21 @@ impl<K: Key> Request<K> {
     /// Tells that this turn wrote `written` (the server's answer). Two things follow: the next turn of this key will
     /// not start from an older state, and the event of this very write does not start one (a turn that wants
     /// another gives back [`Outcome::After`]). For kinds the controller does not listen to, nothing happens.
+    /// What was written to another cluster than the process's own is told by
+    /// [`Objects::within`](crate::Objects::within).
     pub fn wrote(&self, written: &Object) {
-        self.freshness.wrote(&self.key, written);
-        if let Some(revision) = written.revision() {
+        self.note(None, written);
+    }
+
+    /// As [`Request::wrote`], to the cluster of this client.
+    pub(crate) fn wrote_through(&self, client: &Client, written: &Object) {
+        self.note(Some(client), written);
+    }
+
+    fn note(&self, client: Option<&Client>, written: &Object) {
+        if self.freshness.wrote(&self.key, client, written)
+            && let Some(revision) = written.revision()
+        {
             self.intake.wrote(&self.key, revision);
         }
     }

@@ -183,7 +183,7 @@ impl<K: Key> Sources<K> {
             Listening::Kind(scope) => {
                 let opened = informers.cache(scope);
                 // Before anything is told: the first turn may write already.
-                self.freshness.join(number, opened.clone(), own);
+                self.freshness.join(number, opened.clone(), informers.client().clone(), own);
                 subscription = Some(self.subscribe(&opened, &fire, &mut tasks));
                 if let Some(period) = resync {
                     tasks.spawn("resync", self.resync(opened.clone(), Arc::clone(&fire), period));

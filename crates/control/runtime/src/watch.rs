@@ -186,7 +186,7 @@ impl Watch {
                 None
             }
             // A server that does not know how to list as events is asked for pages, once and for all.
-            Err(error) if listing && error.is_invalid() => {
+            Err(error) if listing && error.is_invalid() && error.to_string().contains("sendInitialEvents") => {
                 self.client.list_in_pages();
                 None
             }
@@ -243,7 +243,7 @@ impl Watch {
             Ok(Some(Err(error))) => self.broke(error.to_string()),
             // It took the question for a plain watch: servers of long ago do.
             Err(_) if listing => {
-                self.client.list_in_pages();
+                self.broken_off = true;
                 self.expired()
             }
             Ok(None) | Err(_) => {
@@ -259,6 +259,8 @@ impl Watch {
         match frame {
             Frame::Applied(object) if listing => self.deliver("LISTED", object, Event::Listed).await,
             Frame::Applied(object) => self.deliver("APPLIED", object, Event::Applied).await,
+            // Until the list is complete, there is nowhere to go on from.
+            Frame::Deleted(object) if listing => self.deliver("LISTED", object, Event::Deleted).await,
             Frame::Deleted(object) => self.deliver("DELETED", object, Event::Deleted).await,
             Frame::Bookmark(at, true) if listing => {
                 if let Stage::Streaming { listing, .. } = &mut self.stage {
@@ -328,6 +330,7 @@ impl Watch {
     }
 
     fn broke(&mut self, why: String) -> Option<Event> {
+        self.broken_off |= matches!(self.stage, Stage::Streaming { listing: true, .. });
         self.stage = Stage::Between;
         self.resume.note(Happened::Failed { retry_after: None });
         Some(Event::Trouble(Trouble::Failing(why)))

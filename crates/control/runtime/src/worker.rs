@@ -134,7 +134,7 @@ impl<K: Key> Workers<K> {
                 }
                 Ok(()) = count.changed() => self.hire(&mut tasks, &mut live, *count.borrow_and_update()),
                 earlier = self.intake.earlier_than(due) => due = Some(earlier),
-                () = sleep_until(due.map(|due| self.started + due)) => due = self.intake.tick(),
+                () = sleep_until(due.and_then(|due| self.started.checked_add(due))) => due = self.intake.tick(),
             }
         }
         self.intake.close();

@@ -148,6 +148,7 @@ impl Informers {
             feeds: Mutex::default(),
             spawner: Spawner(Arc::downgrade(&self.0)),
             memo: Memo::default(),
+            expected: Mutex::default(),
             decoding: AtomicU64::default(),
             stop: self.0.stop.child_token(),
         });

@@ -1,6 +1,7 @@
 //! What is kept of an object that arrived.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use concert_api::{Gvk, Object, ParseError};
@@ -80,7 +81,11 @@ impl Keep {
             Object::lean(&arrived.bytes, &self.gvk)?
         };
         match &self.transform {
-            Some(transform) => transform.0(object),
+            Some(transform) => {
+                // It costs the object its place, not the watch its life.
+                let changed = catch_unwind(AssertUnwindSafe(|| transform.0(object)));
+                changed.unwrap_or(Err(ParseError::Missing("what the transform, which panicked, should have given")))
+            }
             None => Ok(object),
         }
     }

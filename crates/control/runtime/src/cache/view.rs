@@ -107,12 +107,19 @@ impl<K: DeserializeOwned + Send + Sync + 'static> View<K> {
             kind: object.kind().into_owned(),
             key: object.key(),
             wanted: std::any::type_name::<K>(),
-            why: error.to_string(),
+            why: without_values(&error.to_string()),
         })?;
         let decoded = Arc::new(decoded);
         memo.put(object, Arc::clone(&decoded));
         Ok(decoded)
     }
+}
+
+/// What serde says, without the values that it quotes: they may be secret.
+fn without_values(text: &str) -> String {
+    let parts: Vec<&str> = text.split('"').collect();
+    let shown = parts.iter().enumerate().map(|(at, part)| if at % 2 == 1 { "\"…\"" } else { part });
+    shown.collect()
 }
 
 impl<K> Clone for View<K> {

@@ -77,6 +77,9 @@ pub enum ApiError {
     },
 }
 
+/// We wait no longer than this because a server asks us to.
+const LONGEST_WISH: Duration = Duration::from_secs(300);
+
 /// What the server said when it refused.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
@@ -127,6 +130,8 @@ impl Answer {
                 Self { code, message, retry_after, ..Self::default() }
             }
         };
+        // What a peer wishes has an end: a day would be an outage.
+        answer.retry_after = answer.retry_after.map(|wait| wait.min(LONGEST_WISH));
         if code == 401 {
             answer.message +=
                 ": the credentials are not accepted; they may have expired, get new ones into the kubeconfig";
@@ -234,6 +239,12 @@ mod tests {
         let object = refused(404, r#"{"kind":"Status","reason":"NotFound","details":{"name":"a","kind":"files"}}"#);
         let kind = refused(404, r#"{"kind":"Status","reason":"NotFound","details":{}}"#);
         assert!(object.is_not_found() && !object.is_kind_missing() && kind.is_kind_missing());
+    }
+
+    #[test]
+    fn the_wishes_of_a_server_have_an_end() {
+        let answer = Answer::read(429, Some(Duration::from_secs(u64::MAX)), b"");
+        assert_eq!(answer.retry_after, Some(LONGEST_WISH));
     }
 
     #[test]

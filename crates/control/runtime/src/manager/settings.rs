@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::ManagerError;
+use crate::cache::Narrowing;
 use crate::lease::LeaseSettings;
 use crate::shards::ShardSettings;
 
@@ -47,6 +48,8 @@ pub struct ManagerSettings {
     pub shards: Option<ShardSettings>,
     /// What to do when the lease, or a shard, is lost.
     pub on_lost: OnLost,
+    /// What is watched of each kind where controllers do not say so themselves, in the process's own cluster.
+    pub caches: Narrowing,
     /// Flag and address of the metrics endpoint.
     pub metrics: Option<(String, String)>,
     /// Flag and address of the probes endpoint.
@@ -72,6 +75,7 @@ impl ManagerSettings {
             lease: None,
             shards: None,
             on_lost: OnLost::default(),
+            caches: Narrowing::default(),
             metrics: None,
             probes: None,
             admin: None,

@@ -135,7 +135,8 @@ impl Patch {
         }
         match self.body.as_array_mut() {
             Some(operations) => {
-                operations.insert(0, json!({"op": "test", "path": "/metadata/resourceVersion", "value": revision}));
+                // Not a test: that would be answered as invalid, this is as a conflict.
+                operations.insert(0, json!({"op": "replace", "path": "/metadata/resourceVersion", "value": revision}));
             }
             None => self.body["metadata"]["resourceVersion"] = revision.into(),
         }

@@ -10,8 +10,8 @@ const BACKOFF_BASE: Duration = Duration::from_millis(800);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Share by which waits are spread, so that many watches do not come back together.
 const JITTER: f64 = 0.2;
-/// A watch that lived this long was a good one: trouble after it counts from the start again.
-const HEALTHY: Duration = Duration::from_secs(60);
+/// A watch that lived this long was a good one, however a balancer in between cut it: client-go's measure.
+const HEALTHY: Duration = Duration::from_secs(1);
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -105,6 +105,30 @@ async fn an_index_whose_function_panics_loses_an_object_and_nothing_else() {
     found(&index.get(&1), &["default/good"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_transform_or_a_handler_that_panics_costs_what_it_was_asked_about() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let transform = Transform::new(|object| {
+        assert!(object.name() != "bad", "oh");
+        Ok(object)
+    });
+    let defaults = KindSettings { transform: Some(transform), ..KindSettings::default() };
+    let informers = Informers::narrowed(client.clone(), Narrowing { defaults, ..Narrowing::default() });
+    let cache =
+        informers.cache(Scope::all(maps()).in_namespaces(["default"]).with_fields("metadata.name!=kube-root-ca.crt"));
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&heard);
+    let _panics = cache.subscribe(|_| panic!("oh"));
+    let _hears = cache.subscribe(move |change| log.lock().unwrap().push(change.key.name.to_string()));
+    cache.synced().await;
+    for name in ["bad", "good"] {
+        client.create(&maps(), &map(name, "1")).await.unwrap();
+    }
+    until("the good one", || cache.get(&key("good")).is_some()).await;
+    assert_eq!((cache.len(), cache.state().skipped), (1, 1));
+    assert_eq!(*heard.lock().unwrap(), ["good"]);
+}
+
 #[derive(Debug, Deserialize, Serialize)]
 struct Typed {
     data: Data,

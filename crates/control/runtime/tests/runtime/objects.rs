@@ -35,6 +35,10 @@ pub(crate) async fn a_typed_life(client: &Client, prefix: &str) {
     assert_eq!(patched.data.as_ref().unwrap().len(), 2);
     let stale = maps.patch(&key(&name), &patch).await.unwrap_err();
     assert!(stale.is_conflict(), "{stale}");
+    let mut other = made.clone();
+    other.data.as_mut().unwrap().insert("c".into(), "3".into());
+    let stale = maps.patch(&key(&name), &Patch::json(&made, &other).unwrap().locked().unwrap()).await.unwrap_err();
+    assert!(stale.is_conflict(), "{stale}");
     assert!(maps.patch(&key(&name), &Patch::merge(&made, &made).unwrap()).await.unwrap().is_none());
     let mut changed = patched.clone();
     changed.data.as_mut().unwrap().remove("a");
@@ -134,6 +138,33 @@ async fn what_is_applied_is_owned() {
 #[tokio::test(start_paused = true)]
 async fn an_object_is_made_to_be_as_it_should() {
     creates_or_updates(&Server::new().await.client(&World::simulated(1)), "be").await;
+}
+
+/// The cache of Secrets has metadata only: whoever took that for a Secret would erase its data.
+#[tokio::test(start_paused = true)]
+async fn secrets_are_read_whole() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let informers = Informers::new(client.clone());
+    let secrets: Objects<k8s_openapi::api::core::v1::Secret> = informers.objects();
+    let secret = json!({ "metadata": { "namespace": "default", "name": "s" }, "stringData": { "a": "1", "b": "2" } });
+    secrets.create(&serde_json::from_value(secret).unwrap()).await.unwrap();
+    let read = secrets.get(&key("s")).await.unwrap().unwrap();
+    assert_eq!(read.data.as_ref().unwrap().len(), 2);
+    let label =
+        |it: &mut k8s_openapi::api::core::v1::Secret| it.metadata.labels = Some([("x".into(), "y".into())].into());
+    let (written, done) = secrets.create_or_update((*read).clone(), label).await.unwrap();
+    assert_eq!((written.data.unwrap().len(), done), (2, Done::Updated));
+}
+
+#[tokio::test(start_paused = true)]
+async fn handles_of_one_cache_see_each_others_writes() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let informers = Informers::new(client.clone());
+    let (one, two): (Objects<ConfigMap>, Objects<ConfigMap>) = (informers.objects(), informers.objects());
+    for round in 0..20 {
+        one.apply(&typed("shared", &round.to_string()), true).await.unwrap();
+        assert_eq!(says(&two.get(&key("shared")).await.unwrap().unwrap()), round.to_string());
+    }
 }
 
 #[tokio::test(start_paused = true)]

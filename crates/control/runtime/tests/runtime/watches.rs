@@ -118,6 +118,31 @@ async fn with_bad_objects(request: Request<Body>) -> Result<Response<Full<Bytes>
     Ok(Response::new(Full::new(Bytes::from(text))))
 }
 
+/// A server whose list as events breaks off, after the end of an object that it had told before.
+async fn breaking_off(request: Request<Body>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let object = |name: &str, at: u32| json!({ "metadata": { "namespace": "default", "name": name, "resourceVersion": at.to_string() } });
+    let text = if query.contains("sendInitialEvents") {
+        let frames = [("ADDED", object("gone", 5)), ("DELETED", object("gone", 6))];
+        frames.map(|(kind, object)| format!("{}\n", json!({ "type": kind, "object": object }))).concat()
+    } else if query.contains("watch=true") {
+        assert!(query.contains("resourceVersion=9"), "it goes on from the list, and from nowhere else: {query}");
+        String::new()
+    } else {
+        json!({ "metadata": { "resourceVersion": "9" }, "items": [object("listed", 3)] }).to_string()
+    };
+    Ok(Response::new(Full::new(Bytes::from(text))))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_as_events_that_breaks_off_is_followed_by_pages() {
+    let informers = Informers::new(Client::in_process(tower::service_fn(breaking_off), World::simulated(1)));
+    let cache = informers.cache(maps());
+    cache.synced().await;
+    assert_eq!(cache.list().iter().map(|object| object.name().into_owned()).collect::<Vec<_>>(), ["listed"]);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_bad_object_does_not_hide_the_others() {
     let client = Client::in_process(tower::service_fn(with_bad_objects), World::simulated(1));
