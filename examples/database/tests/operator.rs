@@ -1,5 +1,7 @@
 //! The operator as its user sees it, on both servers.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
 use std::net::TcpListener;
 use std::process::Command;
 use std::time::Duration;

@@ -208,6 +208,9 @@ mod tests {
         assert!(error.unwrap_err().public_message().contains("for the json field \"x\""));
     }
 
+    /// Environment, image, command, whether it has ports.
+    type Container = (Vec<Value>, String, Vec<String>, bool);
+
     fn pod() -> impl Strategy<Value = Value> {
         let names = || prop::sample::subsequence(vec!["a", "b", "c"], 0..=3).prop_shuffle();
         let text = || "[xy]{1}";
@@ -216,7 +219,7 @@ mod tests {
         });
         let container = (environment, text(), prop::collection::vec(text(), 0..3), prop::bool::ANY);
         let containers = (names(), prop::collection::vec(container, 3)).prop_map(|(names, bodies)| {
-            let one = |(name, (env, image, command, ports)): (&&str, &(Vec<Value>, String, Vec<String>, bool))| {
+            let one = |(name, (env, image, command, ports)): (&&str, &Container)| {
                 let mut container = json!({"name": name, "image": image, "command": command, "env": env});
                 if *ports {
                     container["ports"] = json!([{"containerPort": 1, "name": image}]);
