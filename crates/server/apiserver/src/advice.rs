@@ -25,6 +25,9 @@ pub(crate) fn advice(target: &Target, object: &Value, old: Option<&Value>) -> Ve
     if let (Some(builtin), Part::Whole) = (target.version().builtin, target.part) {
         advice.extend(pods::advice(&builtin.gvk.group, &builtin.gvk.kind, object, old));
     }
+    if object["addressType"] == "FQDN" && target.resource.kind == "EndpointSlice" && !target.resource.is_custom() {
+        advice.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
+    }
     if object["kind"] == "Secret" && object["type"] == "kubernetes.io/tls" && !target.resource.is_custom() {
         advice.extend(pem_warning(object));
     }

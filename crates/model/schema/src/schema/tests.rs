@@ -240,6 +240,7 @@ fn unknown_fields_are_pruned_and_named() {
             "metadata.ownerReferences[0].zz",
             "foo",
             "spec.aaa",
+            "spec.apt.x.y",
             "spec.deep[0].x",
             "spec.deep[1].y",
             "spec.pre.in.y",
