@@ -237,9 +237,11 @@ impl Change {
     ) -> Result<Booked, Status> {
         let applied = books::applied(target, query, live, &config.value, now)?;
         let warnings = strict(config, query)?;
+        let mut object = applied.object;
+        drop_null_status(&mut object, live.map(|live| live.object), &config.value);
         let is_made = applied.changed || live.is_none();
-        let is_hollow = target.version().builtin.is_some_and(|builtin| builtin.is_hollow(&applied.object));
-        let value = if is_made { incoming::applied(target, &config.value, applied.object)? } else { applied.object };
+        let is_hollow = target.version().builtin.is_some_and(|builtin| builtin.is_hollow(&object));
+        let value = if is_made { incoming::applied(target, &config.value, object)? } else { object };
         Ok(Booked { value, managed: applied.managed, warnings, is_merged: true, is_hollow })
     }
 
@@ -280,6 +282,15 @@ impl Change {
             }
             Self::Replace(_) | Self::Apply(_) => &[],
         })
+    }
+}
+
+/// A status that is said to be null where there is none is still none. One that was emptied is null, and refused later.
+fn drop_null_status(object: &mut Value, live: Option<&Value>, config: &Value) {
+    let is_said = config.get("status").is_some_and(Value::is_null);
+    let was_there = live.is_some_and(|live| live.get("status").is_some());
+    if let Some(members) = object.as_object_mut().filter(|_| is_said && !was_there) {
+        members.remove("status");
     }
 }
 

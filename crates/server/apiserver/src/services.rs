@@ -232,11 +232,9 @@ fn set_node_ports(service: &mut Value, taken: &mut Taken, choice: Choice<'_>) ->
             errors.push(FieldError::invalid(field, said, "provided port is already allocated"));
         } else if said != 0 {
             own.insert(said);
-        } else if wants {
-            if let Some(number) = free_port(taken, &own, choice) {
-                port["nodePort"] = number.into();
-                own.insert(number);
-            }
+        } else if wants && let Some(number) = free_port(taken, &own, choice) {
+            port["nodePort"] = number.into();
+            own.insert(number);
         }
     }
     taken.ports.extend(own);

@@ -427,8 +427,7 @@ fn merged(target: &Target, sent: &Value, old: &Value) -> Value {
         return sent.clone();
     };
     if let Some(members) = object.as_object_mut() {
-        // A status of null is none.
-        match source.get("status").filter(|status| !status.is_null()) {
+        match source.get("status") {
             Some(status) => members.insert("status".into(), status.clone()),
             None => members.remove("status"),
         };

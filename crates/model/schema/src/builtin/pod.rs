@@ -18,7 +18,12 @@ const TOLERATED_SECONDS: i64 = 300;
 pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
     let Some(spec) = within(object, &["spec"]) else { return };
     tolerate(spec);
-    if old.is_some() {
+    if let Some(old) = old {
+        for name in ["priority", "preemptionPolicy"] {
+            if let Some(value) = old["spec"].get(name) {
+                spec.entry(name).or_insert_with(|| value.clone());
+            }
+        }
         return;
     }
     if !spec.contains_key("priority") {

@@ -67,7 +67,7 @@ fn check_type(node: &Node, value: &Value, path: &Path<'_>, errors: &mut FieldErr
         Value::Null | Value::Array(_) | Value::String(_) => (expected, found),
         // Formats are told apart by Go types.
         Value::Bool(_) | Value::Object(_) => (&*node.format_name, ""),
-        Value::Number(number) => (&*node.format_name, if number.is_f64() { "float64" } else { "int64" }),
+        Value::Number(number) => (&*node.format_name, if number.is_i64() { "int64" } else { "float64" }),
     };
     let detail = format!("{path} in body must be of type {expected}: {found:?}");
     errors.push(FieldError::new(path, Fault::TypeInvalid(found.into()), detail));

@@ -90,10 +90,8 @@ pub(in crate::builtin) fn check_slice(object: &Value, old: Option<&Value>) -> Fi
     if old.is_none_or(|old| old["endpoints"] != object["endpoints"]) {
         check_endpoints(object, &mut judge);
     }
-    if let Some(old) = old {
-        if object["addressType"] != old["addressType"] {
-            judge.invalid("addressType", Value::Null, IMMUTABLE);
-        }
+    if old.is_some_and(|old| object["addressType"] != old["addressType"]) {
+        judge.invalid("addressType", Value::Null, IMMUTABLE);
     }
     judge.errors
 }
