@@ -138,14 +138,12 @@ impl Server {
         let mut errors = rules::check(target, object);
         errors.extend(books::check(&new.managed));
         let mut found = FieldErrors::new();
-        // A service that comes through its status gets no address, and nobody looks at it.
-        let is_whole = target.part == Part::Whole;
-        if target.resource.id == *SERVICES && is_whole {
+        // A service that comes through its status gets no address.
+        if target.resource.id == *SERVICES && target.part == Part::Whole {
             found = self.allocate(object, None, query.dry_run);
         }
         match version.builtin {
-            Some(builtin) if is_whole => errors.extend(builtin.check(object, None)),
-            Some(_) => {}
+            Some(builtin) => errors.extend(builtin.check(object, None)),
             None => {
                 errors.extend(version.schema.validate(object));
                 // Nothing is forgiven in a new object, so nothing is warned about.
