@@ -25,6 +25,7 @@ pub mod api;
 pub mod load;
 pub mod report;
 pub mod rig;
+pub mod runtime;
 pub mod scrape;
 pub mod throughput;
 pub mod usage;

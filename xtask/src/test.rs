@@ -29,6 +29,10 @@ const BINARIES: &[(&str, &[&str])] = &[
     ("concert-provider-cloud", &["concert-provider-cloud"]),
 ];
 
+/// Packages whose locks are tried over many interleavings (feature `shuttle`), and the test that does it. A build of its own,
+/// since the feature swaps the lock for all who use the package.
+const INTERLEAVED: &[(&str, &str)] = &[("concert-queue", "interleavings")];
+
 /// The step that builds them.
 const BINARIES_STEP: &str = "release binaries";
 
@@ -52,6 +56,32 @@ pub(crate) struct Options {
 impl Options {
     fn needs_black_box(&self) -> bool {
         self.package.is_empty() || self.package.iter().any(|package| package == BLACK_BOX)
+    }
+}
+
+impl Options {
+    /// What cargo is asked for: everything as it is shipped, and the interleavings of what has some.
+    fn commands(&self) -> Vec<Command> {
+        let mut all = child::cargo();
+        all.args(["test", "--no-fail-fast", "--color=never"]);
+        if self.package.is_empty() {
+            all.arg("--workspace");
+        }
+        self.package.iter().for_each(|package| {
+            all.args(["--package", package]);
+        });
+        let chosen =
+            |(package, _): &&(&str, &str)| self.package.is_empty() || self.package.iter().any(|p| p == package);
+        let interleaved = INTERLEAVED.iter().filter(chosen).map(|(package, test)| {
+            let mut command = child::cargo();
+            command.args(["test", "--color=never", "--package", package, "--features", "shuttle", "--test", test]);
+            command
+        });
+        let mut commands: Vec<Command> = std::iter::once(all).chain(interleaved).collect();
+        commands.iter_mut().for_each(|command| {
+            command.args(self.filter.as_deref());
+        });
+        commands
     }
 }
 
@@ -160,29 +190,12 @@ impl Session {
             return Ok(());
         }
         self.step(TESTS, |session| {
-            let mut command = child::cargo();
-            command.args(["test", "--no-fail-fast", "--color=never"]);
-            if options.package.is_empty() {
-                command.arg("--workspace");
-            }
-            options.package.iter().for_each(|package| {
-                command.args(["--package", package]);
-            });
-            command.args(options.filter.as_deref());
-            command.envs(session.environment.iter().map(|(name, value)| (name, value)));
             let mut report = Report::default();
-            let status = child::stream(command, |progress| match progress {
-                Progress::Line(line) => {
-                    let shown = report.read(line);
-                    if options.verbose {
-                        println!("     {line}");
-                    } else if let Some(shown) = shown {
-                        println!("     {shown}");
-                    }
-                }
-                Progress::Silent(since) => println!("     … {}, {} so far", report.running(), Human(since)),
-            })?;
-            report.finish(status.success());
+            for mut command in options.commands() {
+                command.envs(session.environment.iter().map(|(name, value)| (name, value)));
+                let succeeded = stream_tests(command, options, &mut report)?;
+                report.finish(succeeded);
+            }
             let verdict = if report.failed() == 0 { Verdict::Passed } else { Verdict::Failed };
             let note = report.counts();
             session.report = report;
@@ -224,6 +237,22 @@ impl Verdict {
             Verdict::Failed => "FAIL",
         }
     }
+}
+
+/// Runs tests and shows what matters of what they write; whether they succeeded.
+fn stream_tests(command: Command, options: &Options, report: &mut Report) -> Result<bool> {
+    let status = child::stream(command, |progress| match progress {
+        Progress::Line(line) => {
+            let shown = report.read(line);
+            if options.verbose {
+                println!("     {line}");
+            } else if let Some(shown) = shown {
+                println!("     {shown}");
+            }
+        }
+        Progress::Silent(since) => println!("     … {}, {} so far", report.running(), Human(since)),
+    })?;
+    Ok(status.success())
 }
 
 /// Shows everything a child writes; whether it succeeded.

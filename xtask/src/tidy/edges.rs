@@ -21,8 +21,8 @@ const HOUSE: &[(&str, &[&str])] = &[
     ("concert-apiserver", &["concert-store", "concert-schema", "concert-merge"]),
     // control
     ("concert-queue", &[]),
-    ("concert-runtime", &["concert-api", "concert-world", "concert-queue"]),
-    ("concert-reconcile", &["concert-runtime", "concert-merge"]),
+    ("concert-runtime", &["concert-merge", "concert-world", "concert-queue"]),
+    ("concert-reconcile", &["concert-runtime"]),
     ("concert-webhook", &["concert-runtime"]),
     ("concert-testkit", &["concert-apiserver", "concert-reconcile", "concert-external"]),
     // external: managed and connector never know each other

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use concert_api::{Condition, Gvk, ObjectKey};
-use concert_runtime::watch::{Event, Watch};
-use concert_runtime::{Client, Resource, Scope};
+use concert_runtime::watch::{Event, Subject, Watch};
+use concert_runtime::{Client, Resource};
 use serde_json::{Value, json};
 
 use crate::screen::Screen;
@@ -81,9 +81,9 @@ pub(crate) async fn run(client: &Client, root: &Path, screen: &Screen) -> anyhow
 }
 
 async fn show_until_ready(client: &Client, root: &Path, screen: &Screen) -> anyhow::Result<()> {
-    let mut scope = Scope::all(files());
-    scope.selection.fields = format!("metadata.name={NAME}");
-    let mut watch = Watch::new(client.clone(), scope);
+    let mut subject = Subject::all(files());
+    subject.selection.fields = format!("metadata.name={NAME}");
+    let mut watch = Watch::new(client.clone(), subject);
     let mut shown = Vec::new();
     let mut newest = Value::Null;
     loop {
@@ -102,7 +102,8 @@ async fn show_until_ready(client: &Client, root: &Path, screen: &Screen) -> anyh
                 }
             }
         };
-        let (Event::Listed(object) | Event::Applied(object)) = event else { continue };
+        let (Event::Listed(arrived) | Event::Applied(arrived)) = event else { continue };
+        let Ok(object) = arrived.object(&files()) else { continue };
         newest = object.value()?;
         for line in lines(&newest) {
             if !shown.contains(&line) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use concert_connector::{Connector, EndpointError};
 use concert_managed::Settings;
-use concert_runtime::manager::ManagerError;
+use concert_runtime::manager::{Context, ManagerError};
 use concert_runtime::{Client, LeaseSettings, Manager, ManagerSettings, Phase, Stop, TaskGroup};
 use tokio::sync::Notify;
 
@@ -106,7 +106,7 @@ impl Controller {
     pub async fn start(self, client: Client, stop: Stop) -> Result<(), StartError> {
         let Self { config, options } = self;
         let settings = manager_settings(&options, &client);
-        let mut manager = Manager::new(client, settings);
+        let manager = Manager::new(client, settings);
         let client = manager.client().clone();
         let shared = Arc::new(Shared {
             client: client.clone(),
@@ -135,7 +135,7 @@ impl Controller {
             providers.push(Provider::new(Arc::clone(&connector), known, shared, earlier.clone()));
             earlier.push(connector);
         }
-        manager.add(Phase::Always, "providers", move |mut context| async move {
+        manager.add(Phase::Always, "providers", move |mut context: Context| async move {
             context.ready();
             let woken = Arc::clone(&shared);
             let _subscription = shared.definitions.cache().subscribe(move |_| woken.changed.notify_waiters());
@@ -148,7 +148,7 @@ impl Controller {
             context.cancel.cancelled().await;
             tasks.stop().await;
             Ok(())
-        });
+        })?;
         manager.run(stop).await?;
         Ok(())
     }

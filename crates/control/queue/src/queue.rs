@@ -1,14 +1,28 @@
 //! The queue itself.
+//!
+//! Entries lie in a slab; a hash table leads from a key to its entry. Keys that are ready hang in two chains through
+//! their entries: one per priority (who is next) and one for all (who is ready longest). Taking a key out of a chain
+//! touches its neighbours only, so nothing stale is ever left behind. Only keys that wait for a time are sorted.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::hash::Hash;
+mod chain;
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hash};
 use std::time::Duration;
 
-use crate::priority;
+use hashbrown::{DefaultHashBuilder, HashTable};
+use slab::Slab;
+
+use crate::limiter::Backoff;
+use chain::{Chain, Chained, Link};
 
 #[cfg(test)]
 mod tests;
+
+/// Empty levels are kept up to this number: making one anew for every key would cost more than the key.
+const KEPT_LEVELS: usize = 16;
+/// An empty queue gives memory for more keys than this back.
+const KEPT_ENTRIES: usize = 4096;
 
 /// What a reconcile gives back: what becomes of its key.
 #[must_use]
@@ -22,38 +36,13 @@ pub enum Outcome {
     Backoff,
 }
 
-/// How long a failing key waits: `base`, doubled with each failure, at most `max`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backoff {
-    /// The wait after the first failure.
-    pub base: Duration,
-    /// The longest wait.
-    pub max: Duration,
-}
-
-impl Default for Backoff {
-    /// controller-runtime's: 5 ms to 1000 s.
-    fn default() -> Self {
-        Self { base: Duration::from_millis(5), max: Duration::from_secs(1000) }
-    }
-}
-
-impl Backoff {
-    /// The wait after the `failures`-th failure in a row.
-    #[must_use]
-    pub fn wait(&self, failures: u32) -> Duration {
-        let doubled = 1u32.checked_shl(failures.saturating_sub(1)).and_then(|factor| self.base.checked_mul(factor));
-        doubled.unwrap_or(self.max).min(self.max)
-    }
-}
-
 /// How a [`Queue`] behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How long failing keys wait.
+    /// How long keys wait that end with [`Outcome::Backoff`].
     pub backoff: Backoff,
-    /// Every so many pops take the key that has been ready longest, whatever its priority, so that a steady stream
-    /// of urgent keys never starves the others. 0 = never.
+    /// The key that has been ready longest is passed over by more urgent ones so many times less one, then it is
+    /// taken: a steady stream of urgent keys never starves the others. 0 = never.
     pub ageing: u32,
 }
 
@@ -82,44 +71,64 @@ pub struct Taken<K> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Nowhere,
-    Ready {
-        seq: u64,
-        since: Duration,
-        level: i32,
-    },
-    Waiting {
-        seq: u64,
-        at: Duration,
-    },
-    /// In flight, and due again at this time.
-    Again {
-        at: Duration,
-    },
+    /// Since [`Entry::time`].
+    Ready,
+    /// Until [`Entry::time`].
+    Waiting,
+    /// In flight, and due again at [`Entry::time`].
+    Again,
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
-    place: Place,
-    priority: i32,
+struct Entry<K> {
+    key: K,
+    hash: u64,
     reason: &'static str,
-    in_flight: bool,
-    failures: u32,
+    time: Duration,
     /// Until when the last failure makes it wait.
     blocked_until: Duration,
+    /// Orders keys that are due at the same moment.
+    seq: u64,
+    failures: u32,
+    priority: i32,
+    /// With which priority it was added while in flight.
+    added: i32,
+    level: Link,
+    age: Link,
+    place: Place,
+    in_flight: bool,
 }
 
-/// A queue of keys; see the [crate] for what it promises. Adding, popping and finishing take amortised `O(log n)`.
+struct ByLevel;
+struct ByAge;
+
+impl<K> Chained<Entry<K>> for ByLevel {
+    fn link(entry: &mut Entry<K>) -> &mut Link {
+        &mut entry.level
+    }
+}
+
+impl<K> Chained<Entry<K>> for ByAge {
+    fn link(entry: &mut Entry<K>) -> &mut Link {
+        &mut entry.age
+    }
+}
+
+/// A queue of keys; see the [crate] for what it promises. Adding, popping and finishing a key take constant time;
+/// `O(log n)` of the keys that wait for a time where one has to.
 #[derive(Debug)]
 pub struct Queue<K> {
     settings: Settings,
-    entries: HashMap<K, Entry>,
-    /// Keys in the order they became ready. An item whose number differs from its entry's is stale and skipped.
-    levels: BTreeMap<Reverse<i32>, VecDeque<(u64, K)>>,
-    waiting: BTreeMap<(Duration, u64), K>,
+    entries: Slab<Entry<K>>,
+    slots: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    levels: BTreeMap<i32, Chain>,
+    /// All ready keys, in the order they became so. A raised priority does not make a key younger.
+    ages: Chain,
+    waiting: BTreeMap<(Duration, u64), u32>,
     next_seq: u64,
-    pops: u32,
-    /// How many keys are ready, by priority.
-    ready: BTreeMap<i32, usize>,
+    /// How often in a row the oldest key was passed over.
+    passed: u32,
     in_flight: usize,
 }
 
@@ -135,94 +144,143 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     pub fn new(settings: Settings) -> Self {
         Self {
             settings,
-            entries: HashMap::new(),
+            entries: Slab::new(),
+            slots: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
             levels: BTreeMap::new(),
+            ages: Chain::default(),
             waiting: BTreeMap::new(),
             next_seq: 0,
-            pops: 0,
-            ready: BTreeMap::new(),
+            passed: 0,
             in_flight: 0,
         }
     }
 
-    /// Makes a key ready now. If it is in flight, it runs once more when it is done; if it is ready already, the
-    /// higher priority counts.
+    /// Makes a key ready now. If it is in flight, it runs once more when it is done; if it is in the queue already,
+    /// the higher priority counts.
     pub fn add(&mut self, key: K, priority: i32, reason: &'static str, now: Duration) {
         self.add_at(key, priority, reason, now, now);
     }
 
-    /// Makes a key ready after `delay`. Of several times the earliest counts.
+    /// [`Queue::add`] for many keys.
+    pub fn add_all(&mut self, keys: impl IntoIterator<Item = K>, priority: i32, reason: &'static str, now: Duration) {
+        let keys = keys.into_iter();
+        let (least, _) = keys.size_hint();
+        self.entries.reserve(least);
+        let entries = &self.entries;
+        self.slots.reserve(least, |slot| entries[*slot as usize].hash);
+        keys.for_each(|key| self.add(key, priority, reason, now));
+    }
+
+    /// Makes a key ready after `delay`. Of several times the earliest counts, of several priorities the highest.
     pub fn add_after(&mut self, key: K, delay: Duration, priority: i32, reason: &'static str, now: Duration) {
         self.add_at(key, priority, reason, now.saturating_add(delay), now);
     }
 
     fn add_at(&mut self, key: K, priority: i32, reason: &'static str, at: Duration, now: Duration) {
-        let entry = self.entries.entry(key.clone()).or_insert(Entry {
-            place: Place::Nowhere,
-            priority,
-            reason,
-            in_flight: false,
-            failures: 0,
-            blocked_until: Duration::ZERO,
-        });
-        if entry.place != Place::Nowhere {
-            // A raised priority moves a ready key behind the others of its new level.
-            if matches!(entry.place, Place::Ready { .. }) && (at > now || priority <= entry.priority) {
-                return;
+        let hash = self.hasher.hash_one(&key);
+        match self.find(hash, &key) {
+            Some(slot) => self.add_again(slot, priority, reason, at, now),
+            None => {
+                let slot = self.insert(key, hash, priority, reason);
+                self.put(slot, at, now);
             }
-            entry.priority = entry.priority.max(priority);
-        } else {
-            entry.priority = priority;
         }
-        let due = match entry.place {
-            Place::Waiting { at: earlier, .. } | Place::Again { at: earlier } if earlier <= at => earlier,
-            _ => {
-                entry.reason = reason;
-                at
-            }
-        };
-        self.put(key, due, now);
     }
 
-    /// Puts a key where it belongs, given when it is due.
-    fn put(&mut self, key: K, due: Duration, now: Duration) {
-        let seq = self.next_seq;
-        self.next_seq += 1;
-        let Some(entry) = self.entries.get_mut(&key) else { return };
-        let since = match entry.place {
-            Place::Waiting { seq, at } => {
-                self.waiting.remove(&(at, seq));
-                now
+    fn find(&self, hash: u64, key: &K) -> Option<u32> {
+        self.slots.find(hash, |slot| self.entries[*slot as usize].key == *key).copied()
+    }
+
+    fn slot(&self, key: &K) -> Option<u32> {
+        self.find(self.hasher.hash_one(key), key)
+    }
+
+    fn insert(&mut self, key: K, hash: u64, priority: i32, reason: &'static str) -> u32 {
+        let slot = self.entries.insert(Entry {
+            key,
+            hash,
+            reason,
+            time: Duration::ZERO,
+            blocked_until: Duration::ZERO,
+            seq: 0,
+            failures: 0,
+            priority,
+            added: priority,
+            level: Link::default(),
+            age: Link::default(),
+            place: Place::Nowhere,
+            in_flight: false,
+        });
+        let slot = u32::try_from(slot).expect("fewer than four thousand million keys fit in memory");
+        let entries = &self.entries;
+        self.slots.insert_unique(hash, slot, |slot| entries[*slot as usize].hash);
+        slot
+    }
+
+    /// Adds a key that is known.
+    fn add_again(&mut self, slot: u32, priority: i32, reason: &'static str, at: Duration, now: Duration) {
+        let entry = &mut self.entries[slot as usize];
+        match entry.place {
+            Place::Ready => self.raise(slot, priority),
+            Place::Nowhere => {
+                (entry.place, entry.time, entry.added, entry.reason) = (Place::Again, at, priority, reason)
             }
-            Place::Ready { since, level, .. } => {
-                leave(&mut self.ready, level);
-                since
+            Place::Again => {
+                entry.added = entry.added.max(priority);
+                if at < entry.time {
+                    (entry.time, entry.reason) = (at, reason);
+                }
             }
-            Place::Nowhere | Place::Again { .. } => now,
-        };
-        if entry.in_flight {
-            entry.place = Place::Again { at: due };
-        } else if due <= now {
-            entry.place = Place::Ready { seq, since, level: entry.priority };
-            *self.ready.entry(entry.priority).or_default() += 1;
-            self.levels.entry(Reverse(entry.priority)).or_default().push_back((seq, key));
+            Place::Waiting => {
+                entry.priority = entry.priority.max(priority);
+                if at < entry.time {
+                    entry.reason = reason;
+                    self.waiting.remove(&(entry.time, entry.seq));
+                    self.put(slot, at, now);
+                }
+            }
+        }
+    }
+
+    /// A higher priority moves a ready key behind the others of its new level.
+    fn raise(&mut self, slot: u32, priority: i32) {
+        let before = self.entries[slot as usize].priority;
+        if priority > before {
+            self.leave_level(slot, before);
+            self.entries[slot as usize].priority = priority;
+            self.levels.entry(priority).or_default().push::<ByLevel, _>(&mut self.entries, slot);
+        }
+    }
+
+    /// Puts a key that is nowhere and not in flight where it belongs, given when it is due.
+    fn put(&mut self, slot: u32, due: Duration, now: Duration) {
+        let entry = &mut self.entries[slot as usize];
+        if due <= now {
+            (entry.place, entry.time) = (Place::Ready, now);
+            self.levels.entry(entry.priority).or_default().push::<ByLevel, _>(&mut self.entries, slot);
+            self.ages.push::<ByAge, _>(&mut self.entries, slot);
         } else {
-            entry.place = Place::Waiting { seq, at: due };
-            self.waiting.insert((due, seq), key);
+            (entry.place, entry.time, entry.seq) = (Place::Waiting, due, self.next_seq);
+            self.waiting.insert((due, self.next_seq), slot);
+            self.next_seq += 1;
+        }
+    }
+
+    fn leave_level(&mut self, slot: u32, priority: i32) {
+        let kept = self.levels.len() <= KEPT_LEVELS;
+        let Some(level) = self.levels.get_mut(&priority) else { return };
+        level.remove::<ByLevel, _>(&mut self.entries, slot);
+        if level.is_empty() && !kept {
+            self.levels.remove(&priority);
         }
     }
 
     /// Moves keys whose time has come from waiting to ready.
-    fn wake(&mut self, now: Duration) {
-        while let Some(first) = self.waiting.first_entry() {
-            if first.key().0 > now {
-                break;
-            }
-            let key = first.remove();
-            if let Some(entry) = self.entries.get_mut(&key) {
-                entry.place = Place::Nowhere;
-            }
-            self.put(key, now, now);
+    pub fn wake(&mut self, now: Duration) {
+        while let Some(first) = self.waiting.first_entry().filter(|first| first.key().0 <= now) {
+            let slot = first.remove();
+            self.put(slot, now, now);
         }
     }
 
@@ -230,125 +288,131 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// one that waited longest ([`Settings::ageing`]). The key is in flight until [`Queue::done`].
     pub fn pop(&mut self, now: Duration) -> Option<Taken<K>> {
         self.wake(now);
-        self.drop_stale();
-        let level = self.next_level()?;
-        let (_, key) = self.levels.get_mut(&level)?.pop_front()?;
-        let entry = self.entries.get_mut(&key)?;
-        let Place::Ready { since, level, .. } = entry.place else { return None };
-        entry.place = Place::Nowhere;
-        entry.in_flight = true;
-        leave(&mut self.ready, level);
+        let slot = self.choose()?;
+        self.ages.remove::<ByAge, _>(&mut self.entries, slot);
+        self.leave_level(slot, self.entries[slot as usize].priority);
         self.in_flight += 1;
-        let waited = now.saturating_sub(since);
-        Some(Taken { priority: entry.priority, failures: entry.failures, reason: entry.reason, waited, key })
+        let entry = &mut self.entries[slot as usize];
+        (entry.place, entry.in_flight) = (Place::Nowhere, true);
+        Some(Taken {
+            key: entry.key.clone(),
+            priority: entry.priority,
+            failures: entry.failures,
+            reason: entry.reason,
+            waited: now.saturating_sub(entry.time),
+        })
     }
 
-    /// Removes stale items from the fronts of all levels, and empty levels.
-    fn drop_stale(&mut self) {
-        let entries = &self.entries;
-        self.levels.retain(|_, level| {
-            while let Some((seq, key)) = level.front() {
-                let live =
-                    entries.get(key).is_some_and(|e| matches!(e.place, Place::Ready { seq: s, .. } if s == *seq));
-                if live {
-                    return true;
-                }
-                level.pop_front();
-            }
-            false
-        });
-    }
-
-    /// The level to pop from. Every level has a live front.
-    fn next_level(&mut self) -> Option<Reverse<i32>> {
-        let highest = *self.levels.first_key_value()?.0;
-        if self.levels.len() == 1 || self.settings.ageing == 0 {
-            return Some(highest);
+    fn choose(&mut self) -> Option<u32> {
+        let oldest = self.ages.first()?;
+        let first = self.levels.values().rev().find_map(Chain::first)?;
+        self.passed = if first == oldest { 0 } else { self.passed + 1 };
+        if self.settings.ageing > 0 && self.passed >= self.settings.ageing {
+            self.passed = 0;
+            return Some(oldest);
         }
-        self.pops = (self.pops + 1) % self.settings.ageing;
-        if self.pops != 0 {
-            return Some(highest);
-        }
-        let oldest = self.levels.iter().min_by_key(|(_, level)| level.front().map(|(_, key)| self.since(key)));
-        oldest.map(|(level, _)| *level)
-    }
-
-    fn since(&self, key: &K) -> Duration {
-        match self.entries.get(key).map(|entry| entry.place) {
-            Some(Place::Ready { since, .. }) => since,
-            _ => Duration::MAX,
-        }
+        Some(first)
     }
 
     /// Ends the flight of a key with what its reconcile gave back. What was added meanwhile counts too: the earlier
-    /// time wins.
-    pub fn done(&mut self, key: &K, outcome: Outcome, now: Duration) {
+    /// time wins. It keeps its priority unless it is given another.
+    pub fn done(&mut self, key: &K, outcome: Outcome, priority: Option<i32>, now: Duration) {
+        let backoff = self.settings.backoff;
         match outcome {
-            Outcome::Done => self.finish(key, None, now),
-            Outcome::After(delay) => self.finish(key, Some(now.saturating_add(delay)), now),
-            Outcome::Backoff => {
-                let _ = self.fail(key, self.settings.backoff, Duration::ZERO, now);
-            }
+            Outcome::Done => self.finish(key, None, priority, now),
+            Outcome::After(delay) => self.finish(key, Some(now.saturating_add(delay)), priority, now),
+            Outcome::Backoff => drop(self.fail(key, |failures| backoff.wait(failures), Duration::ZERO, priority, now)),
         }
     }
 
-    /// Ends the flight of a key that failed; it waits as `backoff` says and at least `at_least`. A failure counts
-    /// only if the wait of the one before was over: a key that events push again and again does not pay for it.
-    /// Gives the time at which it is due.
-    pub fn fail(&mut self, key: &K, backoff: Backoff, at_least: Duration, now: Duration) -> Duration {
-        let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.in_flight) else { return now };
+    /// Ends the flight of a key that failed; it waits as `wait` says of the number of failures in a row, and at least
+    /// `at_least`. A failure counts only if the wait of the one before was over: a key that events push again and
+    /// again does not pay for it. Gives the time at which it is due.
+    pub fn fail(
+        &mut self,
+        key: &K,
+        wait: impl FnOnce(u32) -> Duration,
+        at_least: Duration,
+        priority: Option<i32>,
+        now: Duration,
+    ) -> Duration {
+        let Some((slot, entry)) = self.flying(key) else { return now };
         if now >= entry.blocked_until {
             entry.failures = entry.failures.saturating_add(1);
-            entry.blocked_until = now.saturating_add(backoff.wait(entry.failures));
+            entry.blocked_until = now.saturating_add(wait(entry.failures));
         }
         let due = entry.blocked_until.max(now.saturating_add(at_least));
-        self.land(key, Some((due, priority::RETRY, "retry")), now);
+        self.land(slot, Some((due, "retry")), priority, now);
         due
     }
 
+    /// How many failures in a row a key would have if it failed now.
+    #[must_use]
+    pub fn failures_with(&self, key: &K, now: Duration) -> u32 {
+        self.slot(key).map_or(1, |slot| {
+            let entry = &self.entries[slot as usize];
+            if now >= entry.blocked_until { entry.failures.saturating_add(1) } else { entry.failures }
+        })
+    }
+
     /// Ends a flight that did not fail.
-    fn finish(&mut self, key: &K, again: Option<Duration>, now: Duration) {
-        if let Some(entry) = self.entries.get_mut(key).filter(|entry| entry.in_flight) {
+    fn finish(&mut self, key: &K, again: Option<Duration>, priority: Option<i32>, now: Duration) {
+        if let Some((slot, entry)) = self.flying(key) {
             entry.failures = 0;
             entry.blocked_until = Duration::ZERO;
-            self.land(key, again.map(|at| (at, priority::POLL, "poll")), now);
+            self.land(slot, again.map(|at| (at, "poll")), priority, now);
         }
     }
 
+    fn flying(&mut self, key: &K) -> Option<(u32, &mut Entry<K>)> {
+        let slot = self.slot(key)?;
+        let entry = &mut self.entries[slot as usize];
+        entry.in_flight.then_some((slot, entry))
+    }
+
     /// Takes a key out of flight and puts it back where its outcome, or what was added meanwhile, wants it.
-    fn land(&mut self, key: &K, wanted: Option<(Duration, i32, &'static str)>, now: Duration) {
-        let Some(entry) = self.entries.get_mut(key) else { return };
-        entry.in_flight = false;
+    fn land(&mut self, slot: u32, wanted: Option<(Duration, &'static str)>, priority: Option<i32>, now: Duration) {
         self.in_flight -= 1;
-        let added = match std::mem::replace(&mut entry.place, Place::Nowhere) {
-            Place::Again { at } => Some(at),
-            Place::Nowhere | Place::Ready { .. } | Place::Waiting { .. } => None,
+        let entry = &mut self.entries[slot as usize];
+        entry.in_flight = false;
+        let added = (entry.place == Place::Again).then_some(entry.time);
+        entry.place = Place::Nowhere;
+        let kept = priority.unwrap_or(entry.priority);
+        let (due, priority, reason) = match (added, wanted) {
+            (None, None) => return self.remove(slot),
+            (Some(at), None) => (at, entry.added, entry.reason),
+            (None, Some((at, reason))) => (at, kept, reason),
+            (Some(added), Some((at, _))) if added <= at => (added, kept.max(entry.added), entry.reason),
+            (Some(_), Some((at, reason))) => (at, kept.max(entry.added), reason),
         };
-        let due = match (added, wanted) {
-            (Some(added), Some((at, ..))) if added <= at => added,
-            (_, Some((at, lowered, reason))) => {
-                entry.priority = entry.priority.min(lowered);
-                entry.reason = reason;
-                at
-            }
-            (Some(added), None) => added,
-            (None, None) => {
-                self.entries.remove(key);
-                return;
-            }
-        };
-        self.put(key.clone(), due, now);
+        (entry.priority, entry.reason) = (priority, reason);
+        self.put(slot, due, now);
+    }
+
+    fn remove(&mut self, slot: u32) {
+        let entry = self.entries.remove(slot as usize);
+        if let Ok(found) = self.slots.find_entry(entry.hash, |other| *other == slot) {
+            found.remove();
+        }
+        if self.entries.is_empty() && self.entries.capacity() > KEPT_ENTRIES {
+            self.entries = Slab::new();
+            self.slots = HashTable::new();
+        }
     }
 
     /// Drops everything that is not in flight, and what in-flight keys were added for again.
     pub fn clear(&mut self) {
         self.levels.clear();
+        self.ages = Chain::default();
         self.waiting.clear();
-        self.ready.clear();
-        self.entries.retain(|_, entry| {
-            entry.place = Place::Nowhere;
-            entry.in_flight
-        });
+        let idle: Vec<usize> =
+            self.entries.iter().filter(|(_, entry)| !entry.in_flight).map(|(slot, _)| slot).collect();
+        for (_, entry) in &mut self.entries {
+            (entry.place, entry.level, entry.age) = (Place::Nowhere, Link::default(), Link::default());
+        }
+        for slot in idle {
+            self.remove(u32::try_from(slot).unwrap_or(u32::MAX));
+        }
     }
 
     /// When the next waiting key is due; `None` if none waits. Keys that are ready need no waking.
@@ -360,13 +424,13 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// How many keys are ready.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.ready.values().sum()
+        self.ages.len()
     }
 
     /// Whether no key is ready.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ready.is_empty()
+        self.ages.is_empty()
     }
 
     /// How many keys wait for their time.
@@ -381,32 +445,14 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.in_flight
     }
 
-    /// How many keys are ready, by priority.
-    #[must_use]
-    pub fn depths(&self) -> &BTreeMap<i32, usize> {
-        &self.ready
+    /// How many keys are ready, by priority; levels that are empty are left out.
+    pub fn depths(&self) -> impl Iterator<Item = (i32, usize)> {
+        self.levels.iter().filter(|(_, level)| !level.is_empty()).map(|(priority, level)| (*priority, level.len()))
     }
 
     /// How long the key that is ready longest has been so.
     #[must_use]
     pub fn oldest(&self, now: Duration) -> Option<Duration> {
-        // Within a level keys are in the order they became ready, but for those whose priority was raised.
-        let live = |(seq, key): &&(u64, K)| self.is_live(*seq, key);
-        let fronts = self.levels.values().filter_map(|level| level.iter().find(live));
-        fronts.map(|(_, key)| now.saturating_sub(self.since(key))).max()
-    }
-
-    /// Whether an item of a level still stands for its key.
-    fn is_live(&self, seq: u64, key: &K) -> bool {
-        self.entries.get(key).is_some_and(|entry| matches!(entry.place, Place::Ready { seq: s, .. } if s == seq))
-    }
-}
-
-fn leave(ready: &mut BTreeMap<i32, usize>, level: i32) {
-    if let Some(count) = ready.get_mut(&level) {
-        *count -= 1;
-        if *count == 0 {
-            ready.remove(&level);
-        }
+        self.ages.first().map(|slot| now.saturating_sub(self.entries[slot as usize].time))
     }
 }

@@ -1,24 +1,46 @@
 //! What is known about the objects of one scope, kept by one writer and read by everybody.
 //!
+//! ```text
+//! watch of each namespace ─► one writer ─► store (bytes) ─► handlers: old and new
+//!                                             │
+//!                   get, list, index, typed ◄─┘
+//! ```
+//!
 //! [`Informers`] gives out [`Cache`]s: one watch and one copy per [`Scope`], however many controllers read it. It
 //! starts with the first handle and stops when the last is dropped. A kind that is missing or forbidden is a state
-//! that can be seen ([`Cache::state`]), tried again, and never in the way of other kinds.
+//! that can be seen ([`Cache::state`]), tried again, and never in the way of other kinds. Objects are kept as their JSON
+//! without `managedFields`; views decode late ([`Cache::typed`]) or never.
 
+mod index;
+mod informers;
+mod keep;
+mod report;
 mod store;
+mod view;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use concert_api::{Object, ObjectKey};
+use concert_api::{Object, ObjectKey, OwnerReference};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub use index::{Find, Index};
+pub use informers::{Informers, KindSettings, Narrowing};
+pub use keep::Transform;
+pub use report::CacheReport;
 pub use store::{Change, Origin, Verb};
+pub use view::{Undecodable, View};
 
 use crate::client::Client;
-use crate::tasks::TaskGroup;
-use crate::watch::{Event, Scope, Trouble, Watch};
+use crate::scope::Scope;
+use crate::watch::{Event, Subject, Trouble, Watch};
+use index::Postings;
+use informers::Spawner;
 use store::Store;
+use view::Memo;
 
 /// How far a cache is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +53,33 @@ pub struct CacheState {
     pub trouble: Option<Trouble>,
     /// How many objects could not be read and were skipped.
     pub skipped: u64,
+    /// When anything was heard from the server last.
+    pub heard: Option<Instant>,
+}
+
+/// How far the watches of a cache are, by namespace; the empty one is all of them.
+#[derive(Debug, Default)]
+struct Progress {
+    feeds: BTreeMap<String, CacheState>,
+}
+
+impl Progress {
+    fn sum(&self) -> CacheState {
+        let feeds = || self.feeds.values();
+        CacheState {
+            synced: !self.feeds.is_empty() && feeds().all(|feed| feed.synced),
+            revision: feeds().map(|feed| feed.revision).min().unwrap_or(0),
+            trouble: feeds().find_map(|feed| feed.trouble.clone()),
+            skipped: feeds().map(|feed| feed.skipped).sum(),
+            heard: feeds().map(|feed| feed.heard).min().flatten(),
+        }
+    }
+
+    /// Whether what happened in a namespace up to a revision has been seen.
+    fn has_seen(&self, namespace: &str, revision: u64) -> bool {
+        let feed = self.feeds.get(namespace).or_else(|| self.feeds.get(""));
+        feed.is_some_and(|feed| feed.synced && feed.revision >= revision)
+    }
 }
 
 type Handler = Arc<dyn Fn(&Change) + Send + Sync>;
@@ -40,7 +89,13 @@ struct Shared {
     store: RwLock<Store>,
     /// Locked while a change is applied and handed out, and while a handler joins: none misses a change or sees it twice.
     handlers: Mutex<Handlers>,
-    state: watch::Sender<CacheState>,
+    progress: watch::Sender<Progress>,
+    /// What stops the watch of each namespace.
+    feeds: Mutex<BTreeMap<String, CancellationToken>>,
+    spawner: Spawner,
+    memo: Memo,
+    /// Nanoseconds spent on reading and keeping what arrived.
+    decoding: AtomicU64,
     stop: CancellationToken,
 }
 
@@ -72,15 +127,24 @@ pub struct Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.cache.0.0.handlers.lock().unwrap_or_else(PoisonError::into_inner).by_id.remove(&self.id);
+        self.cache.shared().handlers.lock().unwrap_or_else(PoisonError::into_inner).by_id.remove(&self.id);
     }
 }
 
 impl Cache {
+    fn shared(&self) -> &Arc<Shared> {
+        &self.0.0
+    }
+
     /// What it knows about.
     #[must_use]
     pub fn scope(&self) -> &Scope {
-        &self.0.0.scope
+        &self.shared().scope
+    }
+
+    /// Whether both are handles on the same.
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(self.shared(), other.shared())
     }
 
     /// One object.
@@ -101,6 +165,40 @@ impl Cache {
         self.read(|store| store.list_in(namespace))
     }
 
+    /// Objects by several conditions at once.
+    pub fn find(&self) -> Find<'_> {
+        Find::new(self)
+    }
+
+    /// The same objects as a type, decoded when they are read.
+    #[must_use]
+    pub fn typed<K>(&self) -> View<K> {
+        View::new(self.clone())
+    }
+
+    /// An index by what `values` finds in an object: none, one or many values. It must give the same for the same object.
+    #[must_use]
+    pub fn index<V: Ord + Send + Sync + 'static>(
+        &self,
+        values: impl Fn(&Object) -> Vec<V> + Send + Sync + 'static,
+    ) -> Index<V> {
+        let postings = Arc::new(Postings::new(values));
+        self.shared().store.write().unwrap_or_else(PoisonError::into_inner).add_index(&postings);
+        Index::new(self.clone(), postings)
+    }
+
+    /// An index by the uids of owners.
+    #[must_use]
+    pub fn by_owner(&self) -> Index<String> {
+        self.index(|object| object.owners().into_iter().map(|OwnerReference { uid, .. }| uid).collect())
+    }
+
+    /// An index by labels: name and value.
+    #[must_use]
+    pub fn by_label(&self) -> Index<(String, String)> {
+        self.index(|object| object.labels().into_iter().collect())
+    }
+
     /// How many objects are known.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -113,43 +211,57 @@ impl Cache {
         self.len() == 0
     }
 
+    /// How many bytes of JSON are kept.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.read(Store::bytes)
+    }
+
     fn read<T>(&self, read: impl FnOnce(&Store) -> T) -> T {
-        read(&self.0.0.store.read().unwrap_or_else(PoisonError::into_inner))
+        read(&self.shared().store.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// How far it is.
     #[must_use]
     pub fn state(&self) -> CacheState {
-        self.0.0.state.borrow().clone()
+        self.shared().progress.borrow().sum()
     }
 
-    /// The state, and a way to wait for the next one.
-    #[must_use]
-    pub fn watch_state(&self) -> watch::Receiver<CacheState> {
-        self.0.0.state.subscribe()
+    /// Resolves when the state has changed from `seen`, with the new one.
+    pub async fn changed_from(&self, seen: &CacheState) -> CacheState {
+        self.until(|progress| progress.sum() != *seen).await;
+        self.state()
     }
 
     /// Resolves when a list has been complete once.
     pub async fn synced(&self) {
-        self.until(|state| state.synced).await;
+        self.until(|progress| progress.sum().synced).await;
     }
 
-    /// Resolves when every change up to `revision` has been seen.
-    pub async fn reaches(&self, revision: u64) {
-        self.until(|state| state.synced && state.revision >= revision).await;
+    /// Resolves when every change of a namespace up to `revision` has been seen.
+    pub async fn reaches(&self, namespace: &str, revision: u64) {
+        self.until(|progress| progress.has_seen(namespace, revision)).await;
     }
 
-    async fn until(&self, holds: impl FnMut(&CacheState) -> bool) {
-        if self.watch_state().wait_for(holds).await.is_err() {
+    async fn until(&self, holds: impl FnMut(&Progress) -> bool) {
+        if self.shared().progress.subscribe().wait_for(holds).await.is_err() {
             // The watch was stopped: what is waited for never comes.
             std::future::pending::<()>().await;
+        }
+    }
+
+    /// Watches other namespaces from now on. What was known of those that are left is deleted, for handlers too; the
+    /// [`Scope`] stays as it was asked for. Without effect on a cache of all namespaces.
+    pub fn set_namespaces(&self, namespaces: &BTreeSet<String>) {
+        if !self.scope().namespaces.is_empty() {
+            self.shared().follow(namespaces);
         }
     }
 
     /// Calls `handler` for every object that is known (as an initial change), and then for every change, in order.
     /// It runs on the writer's way: it must be quick and may not wait.
     pub fn subscribe(&self, handler: impl Fn(&Change) + Send + Sync + 'static) -> Subscription {
-        let mut handlers = self.0.0.handlers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut handlers = self.shared().handlers.lock().unwrap_or_else(PoisonError::into_inner);
         for object in self.list() {
             handler(&Change { key: object.key(), old: None, new: Some(object), origin: Origin::Initial });
         }
@@ -173,37 +285,70 @@ impl std::fmt::Debug for Subscription {
 }
 
 impl Shared {
-    /// The one writer: takes events until it is stopped.
-    async fn run(self: Arc<Self>, client: Client) {
-        let mut watch = Watch::new(client, self.scope.clone());
-        let stop = self.stop.clone();
-        loop {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                event = watch.next() => self.write(event),
+    /// Has exactly these namespaces watched, each by a task of its own. None means all of them at once.
+    fn follow(self: &Arc<Self>, namespaces: &BTreeSet<String>) {
+        let all = BTreeSet::from([String::new()]);
+        let wanted = if self.scope.namespaces.is_empty() { &all } else { namespaces };
+        let mut feeds = self.feeds.lock().unwrap_or_else(PoisonError::into_inner);
+        let left: Vec<String> = feeds.keys().filter(|namespace| !wanted.contains(*namespace)).cloned().collect();
+        for namespace in left {
+            if let Some(stop) = feeds.remove(&namespace) {
+                stop.cancel();
+            }
+            self.leave(&namespace);
+        }
+        for namespace in wanted {
+            if !feeds.contains_key(namespace) {
+                let stop = self.stop.child_token();
+                self.progress.send_modify(|progress| {
+                    progress.feeds.insert(namespace.clone(), CacheState::default());
+                });
+                feeds.insert(namespace.clone(), stop.clone());
+                let (shared, namespace) = (Arc::clone(self), namespace.clone());
+                let name = format!("watch {}", self.scope);
+                self.spawner.spawn(name, move |client| shared.run(client, namespace, stop));
             }
         }
     }
 
-    fn write(&self, event: Event) {
+    fn leave(&self, namespace: &str) {
+        let handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = self.store.write().unwrap_or_else(PoisonError::into_inner).leave(namespace);
+        handlers.tell(&changes);
+        self.progress.send_modify(|progress| {
+            progress.feeds.remove(namespace);
+        });
+    }
+
+    /// The one writer of a namespace: takes events until it is stopped.
+    async fn run(self: Arc<Self>, client: Client, namespace: String, stop: CancellationToken) {
+        let Scope { resource, form, .. } = self.scope.clone();
+        let subject = Subject { resource, selection: self.scope.selection(&namespace), form };
+        let mut watch = Watch::new(client, subject);
+        loop {
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                event = watch.next() => self.write(&namespace, event, &stop),
+            }
+        }
+    }
+
+    fn write(&self, namespace: &str, event: Event, stop: &CancellationToken) {
         let progress = match &event {
             Event::Trouble(trouble) => {
                 tracing::warn!(scope = %self.scope, trouble = %trouble, "watch is in trouble");
-                return self.note(|state| state.trouble = Some(trouble.clone()));
+                return self.note(namespace, |state| state.trouble = Some(trouble.clone()));
             }
-            Event::Skipped(why) => {
-                tracing::warn!(scope = %self.scope, why, "object skipped: it cannot be read");
-                return self.note(|state| state.skipped += 1);
-            }
+            Event::Skipped(why) => return self.skip(namespace, why),
             Event::Complete(at) | Event::Progress(at) => at.parse().ok(),
-            Event::Applied(object) | Event::Deleted(object) => object.revision(),
+            Event::Applied(arrived) | Event::Deleted(arrived) => arrived.glance.resource_version.parse().ok(),
             Event::Reset | Event::Listed(_) => None,
         };
         let complete = matches!(event, Event::Complete(_));
-        self.hand_out(event);
+        self.hand_out(namespace, event, stop);
         if progress.is_some() || complete {
-            self.note(|state| {
+            self.note(namespace, |state| {
                 state.synced |= complete;
                 state.trouble = None;
                 state.revision = state.revision.max(progress.unwrap_or(0));
@@ -211,101 +356,43 @@ impl Shared {
         }
     }
 
-    fn hand_out(&self, event: Event) {
+    fn skip(&self, namespace: &str, why: &str) {
+        tracing::warn!(scope = %self.scope, why, "object skipped: it cannot be read");
+        self.note(namespace, |state| state.skipped += 1);
+    }
+
+    fn hand_out(&self, namespace: &str, event: Event, stop: &CancellationToken) {
         let handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
-        let changes = self.store.write().unwrap_or_else(PoisonError::into_inner).apply(event);
-        for change in &changes {
-            for handler in handlers.by_id.values() {
+        // Who was told to leave a namespace meanwhile brings nothing back.
+        if stop.is_cancelled() {
+            return;
+        }
+        let began = Instant::now();
+        let applied = self.store.write().unwrap_or_else(PoisonError::into_inner).apply(namespace, event);
+        let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.decoding.fetch_add(took, Ordering::Relaxed);
+        match applied {
+            Ok(changes) => handlers.tell(&changes),
+            Err(why) => self.skip(namespace, &why.to_string()),
+        }
+    }
+
+    fn note(&self, namespace: &str, change: impl FnOnce(&mut CacheState)) {
+        self.progress.send_modify(|progress| {
+            if let Some(state) = progress.feeds.get_mut(namespace) {
+                state.heard = Some(Instant::now());
+                change(state);
+            }
+        });
+    }
+}
+
+impl Handlers {
+    fn tell(&self, changes: &[Change]) {
+        for change in changes {
+            for handler in self.by_id.values() {
                 handler(change);
             }
         }
-    }
-
-    fn note(&self, change: impl FnOnce(&mut CacheState)) {
-        self.state.send_if_modified(|state| {
-            let before = state.clone();
-            change(state);
-            *state != before
-        });
-    }
-}
-
-/// The caches of a process, shared by all its controllers.
-#[derive(Clone)]
-pub struct Informers(Arc<Registry>);
-
-struct Registry {
-    client: Client,
-    stop: CancellationToken,
-    state: Mutex<RegistryState>,
-}
-
-struct RegistryState {
-    caches: BTreeMap<Scope, Weak<Alive>>,
-    tasks: Option<TaskGroup>,
-}
-
-impl Informers {
-    /// No caches yet.
-    #[must_use]
-    pub fn new(client: Client) -> Self {
-        let stop = CancellationToken::new();
-        let tasks = Some(TaskGroup::new(stop.clone()));
-        Self(Arc::new(Registry { client, stop, state: Mutex::new(RegistryState { caches: BTreeMap::new(), tasks }) }))
-    }
-
-    /// The client that the watches use.
-    #[must_use]
-    pub fn client(&self) -> &Client {
-        &self.0.client
-    }
-
-    /// The cache of a scope; its watch starts if it is the first handle. Must be called within a tokio runtime.
-    #[must_use]
-    pub fn cache(&self, scope: impl Into<Scope>) -> Cache {
-        let scope = scope.into();
-        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(alive) = state.caches.get(&scope).and_then(Weak::upgrade) {
-            return Cache(alive);
-        }
-        state.caches.retain(|_, cache| cache.strong_count() > 0);
-        let shared = Arc::new(Shared {
-            scope: scope.clone(),
-            store: RwLock::default(),
-            handlers: Mutex::default(),
-            state: watch::Sender::default(),
-            stop: self.0.stop.child_token(),
-        });
-        if let Some(tasks) = &mut state.tasks {
-            tasks.spawn(format!("watch {scope}"), Arc::clone(&shared).run(self.0.client.clone()));
-        }
-        let alive = Arc::new(Alive(shared));
-        state.caches.insert(scope, Arc::downgrade(&alive));
-        Cache(alive)
-    }
-
-    /// How every cache is doing, in the order of their scopes.
-    #[must_use]
-    pub fn states(&self) -> Vec<(Scope, CacheState)> {
-        let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let live = state.caches.iter().filter_map(|(scope, cache)| Some((scope, cache.upgrade()?)));
-        let states: Vec<_> = live.map(|(scope, alive)| (scope.clone(), Cache(alive))).collect();
-        drop(state);
-        states.into_iter().map(|(scope, cache)| (scope, cache.state())).collect()
-    }
-
-    /// Stops all watches and waits for them. What is known can still be read.
-    pub async fn stop(&self) {
-        self.0.stop.cancel();
-        let tasks = self.0.state.lock().unwrap_or_else(PoisonError::into_inner).tasks.take();
-        if let Some(mut tasks) = tasks {
-            tasks.stop().await;
-        }
-    }
-}
-
-impl std::fmt::Debug for Informers {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.states().iter().map(|(scope, _)| scope.to_string())).finish()
     }
 }

@@ -1,14 +1,18 @@
 //! Requests to the API: one way in, in process or over a socket.
 //!
-//! A [`Client`] sends each request once, under a deadline, through the gate of its world. It never retries: who asks
-//! knows whether asking again is safe ([`ApiError::outcome_unknown`]).
+//! A [`Client`] sends each request once, under a deadline, through the gate of its world. It retries only if it is told to
+//! ([`Client::with_retries`]), and then only what is safe: who asks knows best what asking again would mean
+//! ([`ApiError::outcome_unknown`]).
 
 mod connect;
 mod error;
 mod gate;
+mod lanes;
+mod retry;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -21,14 +25,19 @@ use kube::client::Body;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
+use tracing::Instrument;
 
 pub use connect::{ConnectError, Source};
 pub use error::{Answer, ApiError};
 pub use gate::Attempt;
 
 use crate::metrics::Metrics;
+use crate::objects::Patch;
 use crate::resource::{Resource, escape};
+use crate::scope::Form;
+use crate::telemetry;
 use gate::GateLayer;
 
 /// How long a request may take, its answer included.
@@ -38,6 +47,8 @@ const MAX_ANSWER: usize = 512 << 20;
 /// Objects per page of a list, as client-go asks for.
 pub(crate) const PAGE: usize = 500;
 const JSON: &str = "application/json";
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// A way to the API. Cheap to clone.
 #[derive(Clone)]
@@ -45,6 +56,8 @@ pub struct Client {
     kube: kube::Client,
     world: World,
     settings: Arc<Settings>,
+    /// Whether this server has to be asked for lists page by page: known once for all who ask it.
+    in_pages: Arc<AtomicBool>,
 }
 
 #[derive(Clone)]
@@ -52,6 +65,7 @@ struct Settings {
     host: String,
     field_manager: String,
     deadline: Duration,
+    retries: bool,
     metrics: Option<Metrics>,
 }
 
@@ -110,12 +124,13 @@ pub(crate) struct RawPage {
 }
 
 /// One request before it becomes HTTP.
+#[derive(Clone)]
 struct Ask<'a> {
     method: Method,
     path: String,
     /// What it attempts, for error messages.
     action: String,
-    body: Option<(&'static str, Vec<u8>)>,
+    body: Option<(&'static str, Bytes)>,
     accept: &'a str,
 }
 
@@ -146,7 +161,8 @@ impl Client {
 
     fn assemble(kube: kube::Client, world: World, host: String) -> Self {
         let field_manager = "concert".to_owned();
-        Self { kube, world, settings: Arc::new(Settings { host, field_manager, deadline: DEADLINE, metrics: None }) }
+        let settings = Arc::new(Settings { host, field_manager, deadline: DEADLINE, retries: false, metrics: None });
+        Self { kube, world, settings, in_pages: Arc::default() }
     }
 
     fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
@@ -167,6 +183,13 @@ impl Client {
         self.with(|settings| settings.deadline = deadline)
     }
 
+    /// The same client, trying again what is safe to try again, as long as there is time: reads, and writes that the server
+    /// did not take.
+    #[must_use]
+    pub fn with_retries(self) -> Self {
+        self.with(|settings| settings.retries = true)
+    }
+
     /// The same client, counting its requests in `rest_client_requests_total`.
     #[must_use]
     pub fn with_metrics(self, metrics: &Metrics) -> Self {
@@ -177,6 +200,12 @@ impl Client {
     #[must_use]
     pub fn world(&self) -> &World {
         &self.world
+    }
+
+    /// The server it talks to, as host and port.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.settings.host
     }
 
     /// The namespace of the kubeconfig's context, or of the pod; else `default`.
@@ -196,8 +225,21 @@ impl Client {
     /// # Errors
     /// The kind is missing, we may not, or the server has trouble.
     pub async fn get(&self, resource: &Resource, key: &ObjectKey) -> Result<Option<Object>, ApiError> {
-        let action = format!("get {} {key}", resource.group_resource());
-        match self.object(resource, Ask::new(Method::GET, resource.path(key, None), action)).await {
+        self.get_part(resource, key, None).await
+    }
+
+    /// One object, or a subresource of it; `None` if there is none of that name.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub async fn get_part(
+        &self,
+        resource: &Resource,
+        key: &ObjectKey,
+        subresource: Option<&str>,
+    ) -> Result<Option<Object>, ApiError> {
+        let action = format!("get {} {key}", named(resource, subresource));
+        match self.object(resource, Ask::new(Method::GET, resource.path(key, subresource), action)).await {
             Ok(object) => Ok(Some(object)),
             Err(error) if error.is_not_found() && !error.is_kind_missing() => Ok(None),
             Err(error) => Err(error),
@@ -211,9 +253,9 @@ impl Client {
     pub async fn list(&self, resource: &Resource, selection: &Selection) -> Result<Listing, ApiError> {
         let (mut objects, mut token) = (Vec::new(), String::new());
         loop {
-            let page = self.list_page(resource, selection, &token).await?;
+            let page = self.list_page(resource, selection, Form::Full, &token).await?;
             for item in page.items {
-                let object = crate::watch::ingest(resource, &item);
+                let object = Object::lean(&item, &resource.gvk);
                 let action = format!("list {}", resource.group_resource());
                 objects.push(object.map_err(|error| ApiError::parse(&action, false, &error))?);
             }
@@ -229,6 +271,7 @@ impl Client {
         &self,
         resource: &Resource,
         selection: &Selection,
+        form: Form,
         token: &str,
     ) -> Result<RawPage, ApiError> {
         let mut query = selection.query();
@@ -238,7 +281,11 @@ impl Client {
         }
         let path = format!("{}?{}", resource.collection(&selection.namespace), query.join("&"));
         let action = format!("list {}", resource.group_resource());
-        let body = self.send(Ask::new(Method::GET, path, action.clone())).await?;
+        let mut ask = Ask::new(Method::GET, path, action.clone());
+        if form == Form::Metadata {
+            ask.accept = METADATA_LIST;
+        }
+        let body = self.send(ask).await?;
         let page: Page<'_> = serde_json::from_slice(&body).map_err(|e| unreadable(&action, false, &e))?;
         let items = page.items.unwrap_or_default().into_iter().map(|item| body.slice_ref(item.get().as_bytes()));
         Ok(RawPage {
@@ -288,7 +335,7 @@ impl Client {
         patch: &Value,
         subresource: Option<&str>,
     ) -> Result<Object, ApiError> {
-        self.patch(resource, key, patch, subresource, "application/merge-patch+json").await
+        self.patch(resource, key, &Patch::raw_merge(patch.clone()), subresource).await
     }
 
     /// Applies a JSON patch (RFC 6902): an array of operations, `test` among them.
@@ -302,22 +349,36 @@ impl Client {
         patch: &Value,
         subresource: Option<&str>,
     ) -> Result<Object, ApiError> {
-        self.patch(resource, key, patch, subresource, "application/json-patch+json").await
+        self.patch(resource, key, &Patch::raw_json(patch.clone()), subresource).await
     }
 
-    async fn patch(
+    /// Changes an object, or a subresource of it; an apply may also create it.
+    ///
+    /// # Errors
+    /// As [`Client::merge_patch`]; a conflict if an apply meets fields of others.
+    pub async fn patch(
         &self,
         resource: &Resource,
         key: &ObjectKey,
-        patch: &Value,
+        patch: &Patch,
         subresource: Option<&str>,
-        kind: &'static str,
     ) -> Result<Object, ApiError> {
         let action = format!("patch {} {key}", named(resource, subresource));
         let path = self.writing(resource.path(key, subresource));
+        let path = if patch.is_forced() { format!("{path}&force=true") } else { path };
         let mut ask = Ask::new(Method::PATCH, path, action);
-        ask.body = Some((kind, patch.to_string().into_bytes()));
+        ask.body = Some((patch.content_type(), patch.body().to_string().into()));
         self.object(resource, ask).await
+    }
+
+    /// Deletes all objects of a namespace (of the cluster, if the kind has none) that a selection selects.
+    ///
+    /// # Errors
+    /// As [`Client::delete`].
+    pub async fn delete_all(&self, resource: &Resource, selection: &Selection) -> Result<(), ApiError> {
+        let path = format!("{}?{}", resource.collection(&selection.namespace), selection.query().join("&"));
+        let action = format!("delete all {}", resource.group_resource());
+        self.send(Ask::new(Method::DELETE, path, action)).await.map(drop)
     }
 
     /// Deletes an object, or begins to if it has finalizers.
@@ -398,9 +459,22 @@ impl Client {
     }
 
     /// Opens a watch: its body goes on until the server ends it. Only the beginning of the answer has a deadline.
-    pub(crate) async fn open(&self, path: String, action: &str) -> Result<Body, ApiError> {
-        let response = self.exchange(Ask::new(Method::GET, path, action.to_owned())).await?;
-        Ok(response.into_body())
+    pub(crate) async fn open(&self, path: String, action: &str, form: Form) -> Result<Body, ApiError> {
+        let mut ask = Ask::new(Method::GET, path, action.to_owned());
+        if form == Form::Metadata {
+            ask.accept = METADATA;
+        }
+        Ok(self.exchange(ask).await?.into_body())
+    }
+
+    /// Whether the server is still believed to send lists as events.
+    pub(crate) fn lists_as_events(&self) -> bool {
+        !self.in_pages.load(Ordering::Relaxed)
+    }
+
+    /// The server turned out not to.
+    pub(crate) fn list_in_pages(&self) {
+        self.in_pages.store(true, Ordering::Relaxed);
     }
 
     fn writing(&self, path: String) -> String {
@@ -410,29 +484,46 @@ impl Client {
     async fn object(&self, resource: &Resource, ask: Ask<'_>) -> Result<Object, ApiError> {
         let (action, write) = (ask.action.clone(), ask.is_write());
         let body = self.send(ask).await?;
-        crate::watch::ingest(resource, &body).map_err(|error| ApiError::parse(&action, write, &error))
+        Object::lean(&body, &resource.gvk).map_err(|error| ApiError::parse(&action, write, &error))
     }
 
-    /// Sends one request and gives the body of its answer, all under one deadline.
+    /// Sends one request and gives the body of its answer, all under one deadline, tries included.
     async fn send(&self, ask: Ask<'_>) -> Result<Bytes, ApiError> {
         let (action, write, after) = (ask.action.clone(), ask.is_write(), self.settings.deadline);
+        let until = Instant::now() + after;
         let whole = async {
-            let response = self.exchange(ask).await?;
-            collect(response.into_body(), &action, write).await
+            for tries in 0.. {
+                let once = async {
+                    let response = self.exchange(ask.clone()).await?;
+                    collect(response.into_body(), &action, write).await
+                };
+                let error = match once.await {
+                    Err(error) if self.settings.retries => error,
+                    answer => return answer,
+                };
+                match retry::wait(&error, !write, tries) {
+                    Some(wait) if Instant::now() + wait < until => tokio::time::sleep(wait).await,
+                    _ => return Err(error),
+                }
+            }
+            unreachable!("tries are bounded by retry::wait")
         };
-        let answer = tokio::time::timeout(after, whole).await;
+        let answer = tokio::time::timeout_at(until, whole).await;
         answer.unwrap_or_else(|_| Err(ApiError::TimedOut { action: action.clone(), write, after }))
     }
 
     /// Sends one request; an answer that is not a success becomes an error.
     async fn exchange(&self, ask: Ask<'_>) -> Result<Response<Body>, ApiError> {
         let (action, write, method) = (ask.action.clone(), ask.is_write(), ask.method.clone());
-        let request = ask.into_http()?;
+        let mut request = ask.into_http()?;
         let after = self.settings.deadline;
-        let sent = tokio::time::timeout(after, self.kube.send(request)).await;
+        let span = telemetry::request_span(&method, &action, &self.settings.host);
+        telemetry::propagate(&span, request.headers_mut());
+        let sent = tokio::time::timeout(after, self.kube.send(request).instrument(span.clone())).await;
         let sent = sent.map_err(|_| ApiError::TimedOut { action: action.clone(), write, after })?;
         let code =
             sent.as_ref().map_or_else(|_| "<error>".to_owned(), |response| response.status().as_u16().to_string());
+        span.record("code", &code);
         if let Some(metrics) = &self.settings.metrics {
             metrics.request(&code, method.as_str(), &self.settings.host);
         }
@@ -470,7 +561,7 @@ impl Ask<'_> {
     }
 
     fn json(mut self, body: &Value) -> Self {
-        self.body = Some((JSON, body.to_string().into_bytes()));
+        self.body = Some((JSON, body.to_string().into()));
         self
     }
 

@@ -1,20 +1,27 @@
 //! A controller: what it listens to, and what it does about it.
 
+use std::any::Any;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use concert_api::ObjectKey;
-use concert_queue::{Backoff, Settings};
+use concert_queue::{Backoff, Desk, Intake, RateLimiter, Settings, priority};
+use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::cache::{Cache, CacheState, Informers, Subscription};
+use crate::cache::{CacheState, Informers};
+use crate::cluster::Cluster;
+use crate::engine::KeyFilter;
 use crate::floors::Freshness;
-use crate::metrics::Metrics;
-use crate::reconciler::{AnyReconciler, Reconciler};
+use crate::metrics::{Metrics, Snapshot};
+use crate::reconciler::{AnyReconciler, Key, Reconciler};
 use crate::resource::Resource;
-use crate::trigger::{Mapping, Predicate, Role, Trigger};
-use crate::watch::Scope;
-use crate::worker::{Intake, Workers};
+use crate::scope::Scope;
+use crate::source::{Sink, Sources, Watching};
+use crate::trigger::{Mapping, Predicate, Priorities, Role, Trigger, WhenMissing};
+use crate::worker::{Failing, Workers};
 
 /// What is wrong with a controller's description.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,49 +34,150 @@ pub enum BuildError {
     #[error("cannot build controller \"{0}\": owns was called before for_")]
     OwnsWithoutFor(String),
     /// Nothing would ever start a reconcile.
-    #[error("cannot build controller \"{0}\": it listens to nothing; call for_ or watches")]
+    #[error("cannot build controller \"{0}\": it listens to nothing; call for_, watches or on")]
     NoSource(String),
-    /// `when` qualifies a source.
-    #[error("cannot build controller \"{0}\": when was called before any source")]
+    /// `when` and its like qualify a source.
+    #[error("cannot build controller \"{0}\": when (or another word about a source) was called before any source")]
     WhenWithoutSource(String),
+    /// `any_owner` qualifies `owns`.
+    #[error("cannot build controller \"{0}\": any_owner was called without owns before it")]
+    AnyOwnerWithoutOwns(String),
+}
+
+/// Why a controller ended by itself.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControllerError {
+    /// A source that it cannot do without is not there.
+    #[error("controller \"{controller}\" cannot listen to {source_name}: {why}")]
+    Source {
+        /// Its name.
+        controller: String,
+        /// The kind, or the name of the source.
+        source_name: String,
+        /// The cause.
+        why: String,
+    },
+    /// A reconcile panicked, and that was to end it.
+    #[error("controller \"{controller}\" panicked at {key}: {why}")]
+    Panicked {
+        /// Its name.
+        controller: String,
+        /// The key it was at.
+        key: String,
+        /// What the panic said.
+        why: String,
+    },
+}
+
+/// What a panic of a reconcile ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Panics {
+    /// The turn: it counts as a failure.
+    #[default]
+    Fence,
+    /// The controller, with [`ControllerError::Panicked`].
+    Fail,
+}
+
+/// What controllers do where their own description says nothing.
+#[derive(Clone, Debug)]
+pub struct ControllerDefaults {
+    /// How many keys are reconciled at a time.
+    pub workers: usize,
+    /// The same by kind (`Kind.group`, or `Kind` in the core group) of what a controller is `for_`.
+    pub workers_by_kind: BTreeMap<String, usize>,
+    /// How long failing keys wait.
+    pub backoff: Backoff,
+    /// How many failures in a row make it give a key up until something changes; without limit if `None`.
+    pub max_tries: Option<u32>,
+    /// How often the key that has been ready longest is passed over at most, less one; see
+    /// [`Settings`](concert_queue::Settings).
+    pub ageing: u32,
+    /// How long one reconcile may take; without limit if `None`.
+    pub timeout: Option<Duration>,
+    /// When a reconcile that is still running is reported for the first time.
+    pub slow_after: Duration,
+    /// What a panic of a reconcile ends.
+    pub panics: Panics,
+    /// How long sources may take to be complete before that is an error: one that is told, and, for sources that
+    /// [must be there](WhenMissing::Fail), one that ends the controller.
+    pub sync_timeout: Duration,
+    /// How often every object is looked at again although nothing changed; never if `None`. controller-runtime: 10 h.
+    pub resync: Option<Duration>,
+}
+
+impl Default for ControllerDefaults {
+    /// controller-runtime's, where it has such: one worker, 5 ms to 1000 s, 2 minutes to be complete.
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            workers_by_kind: BTreeMap::new(),
+            backoff: Backoff::default(),
+            max_tries: None,
+            ageing: Settings::default().ageing,
+            timeout: None,
+            slow_after: Duration::from_secs(60),
+            panics: Panics::Fence,
+            sync_timeout: Duration::from_secs(120),
+            resync: None,
+        }
+    }
 }
 
 /// A controller, ready to be run by an [`Engine`](crate::Engine).
-pub struct Controller {
+pub struct Controller<K: Key = ObjectKey> {
     name: Arc<str>,
-    triggers: Vec<Trigger>,
-    workers: usize,
-    settings: Settings,
+    description: Description<K>,
+    reconciler: Arc<dyn AnyReconciler<K>>,
+}
+
+/// What was said about a controller; where nothing was, the defaults hold.
+struct Description<K: Key> {
+    own: Option<Resource>,
+    triggers: Vec<Trigger<K>>,
+    limiter: Option<Box<dyn RateLimiter<K>>>,
+    workers: Option<usize>,
+    max_tries: Option<u32>,
+    ageing: Option<u32>,
     timeout: Option<Duration>,
-    reconciler: Arc<dyn AnyReconciler>,
+    slow_after: Option<Duration>,
+    panics: Option<Panics>,
+    sync_timeout: Option<Duration>,
 }
 
 /// Describes a [`Controller`].
 #[must_use]
-pub struct Builder {
+pub struct Builder<K: Key = ObjectKey> {
     name: String,
-    own: Option<Resource>,
-    triggers: Vec<Trigger>,
+    description: Description<K>,
     everywhere: Vec<Predicate>,
-    workers: usize,
-    settings: Settings,
-    timeout: Option<Duration>,
     fault: Option<BuildError>,
 }
 
 impl Controller {
-    /// Begins to describe a controller. Its name labels metrics and logs.
+    /// Begins to describe a controller of objects. Its name labels metrics and logs.
     pub fn builder(name: impl Into<String>) -> Builder {
-        Builder {
-            name: name.into(),
+        Self::of_keys(name)
+    }
+}
+
+impl<K: Key> Controller<K> {
+    /// Begins to describe a controller of keys of another sort: `Controller::<MyKey>::of_keys("name")`.
+    pub fn of_keys(name: impl Into<String>) -> Builder<K> {
+        let description = Description {
             own: None,
             triggers: Vec::new(),
-            everywhere: Vec::new(),
-            workers: 1,
-            settings: Settings::default(),
+            limiter: None,
+            workers: None,
+            max_tries: None,
+            ageing: None,
             timeout: None,
-            fault: None,
-        }
+            slow_after: None,
+            panics: None,
+            sync_timeout: None,
+        };
+        Builder { name: name.into(), description, everywhere: Vec::new(), fault: None }
     }
 
     /// Its name.
@@ -79,147 +187,346 @@ impl Controller {
     }
 
     /// Opens its caches and connects triggers to a queue. From here on the queue fills.
-    pub(crate) fn warm(self, informers: &Informers, metrics: &Metrics) -> Warm {
-        let counted = metrics.controller(&self.name, self.workers);
-        let intake = Arc::new(Intake::new(self.settings, counted.clone()));
-        let caches: Vec<Cache> = self.triggers.iter().map(|trigger| informers.cache(trigger.scope.clone())).collect();
-        let own = self.triggers.iter().position(|trigger| trigger.role == Role::For).map(|at| caches[at].clone());
-        let freshness = Arc::new(Freshness::new(informers.client().clone(), caches.clone(), own));
-        let connect = |(trigger, cache): (Trigger, &Cache)| {
-            let intake = Arc::clone(&intake);
-            cache.subscribe(move |change| intake.add(trigger.fire(change)))
-        };
-        let subscriptions = self.triggers.into_iter().zip(&caches).map(connect).collect();
-        let observed = Arc::clone(&intake);
-        metrics.observe(&format!("controller {}", self.name), move |_| observed.observe());
+    pub(crate) fn warm(
+        self,
+        informers: &Informers,
+        metrics: &Metrics,
+        defaults: &ControllerDefaults,
+        ours: Option<KeyFilter>,
+    ) -> Warm<K> {
+        let Self { name, description, reconciler } = self;
+        let counted = metrics.controller(&name);
+        let workers = description.worker_count(defaults);
+        let settings = Settings { ageing: description.ageing.unwrap_or(defaults.ageing), ..Settings::default() };
+        let limiter = description.limiter.unwrap_or_else(|| Box::new(defaults.backoff));
+        let desk = Desk::new(settings, limiter, description.max_tries.or(defaults.max_tries));
+        let started = Instant::now();
+        let intake = Arc::new(Intake::new(desk, workers, move || started.elapsed()));
+        let freshness = Arc::new(Freshness::new(informers.client().clone()));
+        let (failing, sink) = (Failing::default(), Sink::new(Arc::clone(&intake), counted.clone(), priority::EVENT));
+        let sources =
+            Sources::new(Arc::clone(&name), informers.clone(), sink.clone(), Arc::clone(&freshness), failing.clone());
+        for mut trigger in description.triggers {
+            trigger.resync = trigger.resync.or(defaults.resync);
+            sources.add(trigger);
+        }
+        let observed = Arc::new((Arc::clone(&intake), Arc::clone(&sources), counted.clone()));
+        metrics
+            .observe(&format!("controller {name}"), move |_| observed.2.observe(&snapshot(&observed.0, &observed.1)));
+        let live = Arc::new(Live { intake: Arc::clone(&intake), sources, sink, count: watch::Sender::new(workers) });
         let workers = Workers {
-            name: self.name,
-            count: self.workers,
-            timeout: self.timeout,
-            backoff: self.settings.backoff,
+            name,
+            timeout: description.timeout.or(defaults.timeout),
+            slow_after: description.slow_after.unwrap_or(defaults.slow_after).max(Duration::from_millis(1)),
+            panics: description.panics.unwrap_or(defaults.panics),
             intake,
+            started,
             freshness,
-            reconciler: self.reconciler,
+            reconciler,
             metrics: counted,
             world: informers.client().world().clone(),
+            failing,
+            ours,
         };
-        Warm { workers, caches, subscriptions }
+        Warm { workers, live, sync_timeout: description.sync_timeout.unwrap_or(defaults.sync_timeout) }
     }
 }
 
-impl std::fmt::Debug for Controller {
+impl<K: Key> Description<K> {
+    fn worker_count(&self, defaults: &ControllerDefaults) -> usize {
+        let kind = self.own.as_ref().map(|own| match own.gvk.group.as_str() {
+            "" => own.gvk.kind.clone(),
+            group => format!("{}.{group}", own.gvk.kind),
+        });
+        let by_kind = kind.and_then(|kind| defaults.workers_by_kind.get(&kind));
+        self.workers.or(by_kind.copied()).unwrap_or(defaults.workers).max(1)
+    }
+}
+
+fn snapshot<K: Key>(intake: &Intake<K>, sources: &Sources<K>) -> Snapshot {
+    let waiting_sources = sources.awaited().len();
+    intake.look(|desk, now| Snapshot {
+        depths: desk.queue().depths().collect(),
+        flights: desk.flights(now).map(|(_, took)| took).collect(),
+        oldest: desk.queue().oldest(now),
+        waiting_sources,
+    })
+}
+
+impl<K: Key> std::fmt::Debug for Controller<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Controller({})", self.name)
     }
 }
 
 /// A controller whose queue fills but whose workers have not begun.
-pub(crate) struct Warm {
-    workers: Workers,
-    caches: Vec<Cache>,
-    subscriptions: Vec<Subscription>,
+pub(crate) struct Warm<K: Key> {
+    workers: Workers<K>,
+    live: Arc<Live<K>>,
+    sync_timeout: Duration,
 }
 
-/// A look at a running controller.
-#[derive(Clone)]
-pub(crate) struct View {
-    intake: Arc<Intake>,
-    caches: Vec<Cache>,
+/// What can be reached of a running controller.
+pub(crate) struct Live<K: Key> {
+    intake: Arc<Intake<K>>,
+    sources: Arc<Sources<K>>,
+    sink: Sink<K>,
+    count: watch::Sender<usize>,
 }
 
-impl View {
-    pub(crate) fn sources(&self) -> Vec<(Scope, CacheState)> {
-        self.caches.iter().map(|cache| (cache.scope().clone(), cache.state())).collect()
+/// [`Live`] whatever its keys are.
+pub(crate) trait AnyLive: Any + Send + Sync {
+    fn sources(&self) -> Vec<(Scope, CacheState)>;
+    /// All sources, kinds or not.
+    fn source_names(&self) -> Vec<String>;
+    /// What its workers wait for before they begin.
+    fn awaited(&self) -> Vec<String>;
+    fn workers(&self) -> usize;
+    /// The keys being reconciled, and for how long.
+    fn in_flight(&self) -> Vec<(String, Duration)>;
+    /// How many keys are ready, and how many wait.
+    fn depth(&self) -> (usize, usize);
+    fn oldest(&self) -> Option<Duration>;
+    /// Has all that is known start turns of these keys.
+    fn replay(&self, keys: &KeyFilter);
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+}
+
+impl<K: Key> AnyLive for Live<K> {
+    fn sources(&self) -> Vec<(Scope, CacheState)> {
+        self.sources.states()
     }
 
-    pub(crate) fn in_flight(&self) -> Vec<ObjectKey> {
-        self.intake.in_flight()
+    fn source_names(&self) -> Vec<String> {
+        self.sources.names()
     }
 
-    pub(crate) fn depth(&self) -> (usize, usize) {
-        self.intake.depth()
+    fn awaited(&self) -> Vec<String> {
+        self.sources.awaited()
     }
 
-    /// Puts a key in the queue from outside.
-    pub(crate) fn poke(&self, key: ObjectKey) {
-        let keys = std::collections::BTreeSet::from([key]);
-        let (priority, reason) = (concert_queue::priority::EVENT, "asked for");
-        self.intake.add(crate::trigger::Wanted { keys, priority, reason, revision: None });
+    fn workers(&self) -> usize {
+        *self.count.borrow()
+    }
+
+    fn in_flight(&self) -> Vec<(String, Duration)> {
+        self.intake.look(|desk, now| desk.flights(now).map(|(key, took)| (key.to_string(), took)).collect())
+    }
+
+    fn depth(&self) -> (usize, usize) {
+        self.intake.look(|desk, _| (desk.queue().len(), desk.queue().waiting()))
+    }
+
+    fn oldest(&self) -> Option<Duration> {
+        self.intake.look(|desk, now| desk.queue().oldest(now))
+    }
+
+    fn replay(&self, keys: &KeyFilter) {
+        self.sources.replay(keys);
+    }
+
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
     }
 }
 
-impl Warm {
-    pub(crate) fn view(&self) -> View {
-        View { intake: Arc::clone(&self.workers.intake), caches: self.caches.clone() }
+/// A running controller, to be asked for more. Cheap to clone; it keeps nothing running.
+pub struct Handle<K: Key = ObjectKey>(Arc<Live<K>>);
+
+impl<K: Key> Clone for Handle<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<K: Key> Handle<K> {
+    pub(crate) fn new(live: Arc<Live<K>>) -> Self {
+        Self(live)
     }
 
-    /// Waits for every source, then for `go`, then works until `cancel`, then drains.
-    pub(crate) async fn run(self, go: CancellationToken, cancel: CancellationToken) {
-        let Self { workers, caches, subscriptions } = self;
-        let ready = async {
-            for cache in &caches {
-                cache.synced().await;
+    /// Has a key reconciled although nothing is known to have changed.
+    pub fn poke(&self, key: K) {
+        self.0.sink.add(key, "asked for");
+    }
+
+    /// Adds a source while it runs; dropping what it gives ends the source. Workers do not wait for it. Must be called
+    /// within a tokio runtime.
+    pub fn watch(&self, trigger: Trigger<K>) -> Watching<K> {
+        Watching::new(&self.0.sources, self.0.sources.add(trigger))
+    }
+
+    /// Changes how many keys are reconciled at a time. With fewer, turns that have begun come to their end; with none,
+    /// it rests until there are some again.
+    pub fn set_workers(&self, workers: usize) {
+        self.0.count.send_replace(workers);
+    }
+}
+
+impl<K: Key> std::fmt::Debug for Handle<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Handle").field(&self.0.sources.names()).finish()
+    }
+}
+
+/// Ends the sources of a controller when it ends, however that comes about. Whoever looks at it still holds it; its watches
+/// need not go on for that.
+struct EndsSources<K: Key>(Arc<Live<K>>);
+
+impl<K: Key> Drop for EndsSources<K> {
+    fn drop(&mut self) {
+        self.0.sources.end();
+    }
+}
+
+impl<K: Key> Warm<K> {
+    pub(crate) fn live(&self) -> Arc<Live<K>> {
+        Arc::clone(&self.live)
+    }
+
+    /// What will be known if it cannot go on.
+    pub(crate) fn failing(&self) -> Failing {
+        self.workers.failing.clone()
+    }
+
+    /// Waits for every source, then for `go`, then works until `cancel` or until it [fails](Self::failing), then drains.
+    /// While `go` does not hold, nothing is worked on; turns that have begun are ended where they are.
+    pub(crate) async fn run(self, go: watch::Receiver<bool>, cancel: CancellationToken) {
+        let Self { workers, live, sync_timeout } = self;
+        let (failing, workers) = (workers.failing.clone(), Arc::new(workers));
+        let _ends_whatever_happens = EndsSources(Arc::clone(&live));
+        loop {
+            let ready = async {
+                match live.sources.synced(sync_timeout).await {
+                    Ok(()) => becomes(go.clone(), true).await,
+                    Err(error) => failing.fail(error),
+                }
+            };
+            tokio::select! {
+                biased;
+                () = cancel.cancelled() => return,
+                () = failing.failed() => return,
+                () = ready => {}
             }
-            go.cancelled().await;
-        };
+            if failing.why().is_some() || !work(&workers, &live, &go, &cancel).await {
+                return;
+            }
+        }
+    }
+}
+
+/// Works until told to stop, and drains; `true` if it was halted instead, to begin again when it may.
+async fn work<K: Key>(
+    workers: &Arc<Workers<K>>,
+    live: &Live<K>,
+    go: &watch::Receiver<bool>,
+    cancel: &CancellationToken,
+) -> bool {
+    tracing::info!(controller = %workers.name, workers = *live.count.borrow(), "controller started");
+    let over = cancel.child_token();
+    let working = Arc::clone(workers).run(live.count.subscribe(), over.clone(), becomes(go.clone(), false));
+    // Nothing new comes in once it is told to stop, while what is in flight still reads the caches.
+    let silence = async {
         tokio::select! {
             biased;
-            () = cancel.cancelled() => return,
-            () = ready => {}
+            () = over.cancelled() => {}
+            () = workers.failing.failed() => over.cancel(),
         }
-        tracing::info!(controller = %workers.name, workers = workers.count, "controller started");
-        let name = Arc::clone(&workers.name);
-        let working = workers.run(cancel.clone());
-        // Nothing new comes in once it is told to stop, while what is in flight still reads the caches.
-        let unsubscribe = async {
-            cancel.cancelled().await;
-            drop(subscriptions);
-        };
-        tokio::join!(unsubscribe, working);
-        tracing::info!(controller = %name, "controller stopped");
+        live.sources.silence();
+        std::future::pending().await
+    };
+    let halted = tokio::select! {
+        biased;
+        () = silence => false,
+        halted = working => halted,
+    };
+    tracing::info!(controller = %workers.name, "controller stopped");
+    halted
+}
+
+/// Resolves when it is so; never if whoever says it is gone.
+async fn becomes(mut state: watch::Receiver<bool>, wanted: bool) {
+    if state.wait_for(|now| *now == wanted).await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 
 impl Builder {
-    fn fault(&mut self, fault: fn(String) -> BuildError) {
-        self.fault.get_or_insert(fault(self.name.clone()));
-    }
-
-    fn source(mut self, scope: Scope, mapping: Mapping, role: Role) -> Self {
-        self.triggers.push(Trigger { scope, mapping, predicates: Vec::new(), role });
-        self
-    }
-
     /// The kind whose objects it reconciles.
     pub fn for_(mut self, scope: impl Into<Scope>) -> Self {
         let scope = scope.into();
-        if self.own.replace(scope.resource.clone()).is_some() {
+        if self.description.own.replace(scope.resource.clone()).is_some() {
             self.fault(BuildError::TwoKinds);
         }
-        self.source(scope, Mapping::own(), Role::For)
+        self.on(Trigger::kind_as(scope, Mapping::own(), Role::For))
     }
 
     /// A kind whose objects it creates: a change reconciles the controlling owner.
     pub fn owns(mut self, scope: impl Into<Scope>) -> Self {
-        let Some(own) = self.own.clone() else {
+        let Some(own) = self.description.own.clone() else {
             self.fault(BuildError::OwnsWithoutFor);
             return self;
         };
-        self.source(scope.into(), Mapping::controller(own), Role::Owns)
+        self.on(Trigger::kind_as(scope.into(), Mapping::controller(own), Role::Owns))
+    }
+
+    /// A change of what was named last with [`owns`](Self::owns) reconciles every owner, not only the controlling one.
+    pub fn any_owner(mut self) -> Self {
+        match (&self.description.own, self.description.triggers.last_mut()) {
+            (Some(own), Some(trigger)) if trigger.role == Role::Owns => trigger.mapping = Mapping::owners(own.clone()),
+            _ => self.fault(BuildError::AnyOwnerWithoutOwns),
+        }
+        self
+    }
+}
+
+impl<K: Key> Builder<K> {
+    fn fault(&mut self, fault: fn(String) -> BuildError) {
+        self.fault.get_or_insert(fault(self.name.clone()));
+    }
+
+    /// Listens to anything.
+    pub fn on(mut self, trigger: Trigger<K>) -> Self {
+        self.description.triggers.push(trigger);
+        self
     }
 
     /// Any other kind: `mapping` says which keys a change concerns.
-    pub fn watches(self, scope: impl Into<Scope>, mapping: Mapping) -> Self {
-        self.source(scope.into(), mapping, Role::Watches)
+    pub fn watches(self, scope: impl Into<Scope>, mapping: Mapping<K>) -> Self {
+        self.on(Trigger::kind(scope, mapping))
     }
 
-    /// Changes of the source named last matter only if `predicate` holds.
-    pub fn when(mut self, predicate: Predicate) -> Self {
-        match self.triggers.last_mut() {
-            Some(trigger) => trigger.predicates.push(predicate),
+    /// Says something about the source that was named last.
+    fn qualify(mut self, say: impl FnOnce(&mut Trigger<K>)) -> Self {
+        match self.description.triggers.last_mut() {
+            Some(trigger) => say(trigger),
             None => self.fault(BuildError::WhenWithoutSource),
         }
         self
+    }
+
+    /// Changes of the source named last matter only if `predicate` holds.
+    pub fn when(self, predicate: Predicate) -> Self {
+        self.qualify(|trigger| trigger.predicates.push(predicate))
+    }
+
+    /// What happens if the kind named last is missing or forbidden; it waits by default.
+    pub fn when_missing(self, missing: WhenMissing) -> Self {
+        self.qualify(|trigger| trigger.missing = missing)
+    }
+
+    /// The kind named last is that of another cluster than the process's own.
+    pub fn in_cluster(self, cluster: &Cluster) -> Self {
+        self.qualify(|trigger| trigger.informers = Some(cluster.informers().clone()))
+    }
+
+    /// How urgent the keys of the source named last are.
+    pub fn priorities(self, priorities: Priorities) -> Self {
+        self.qualify(|trigger| trigger.priorities = priorities)
+    }
+
+    /// Every object of the kind named last is looked at again once in this time.
+    pub fn resync(self, period: Duration) -> Self {
+        self.qualify(|trigger| trigger.resync = Some(period))
     }
 
     /// Changes of any source matter only if `predicate` holds.
@@ -228,21 +535,56 @@ impl Builder {
         self
     }
 
-    /// How many keys are reconciled at a time; 1 by default, and at least.
+    /// How many keys are reconciled at a time, and at least one.
     pub fn workers(mut self, workers: usize) -> Self {
-        self.workers = workers.max(1);
+        self.description.workers = Some(workers.max(1));
         self
     }
 
     /// How long failing keys wait.
-    pub fn backoff(mut self, base: Duration, max: Duration) -> Self {
-        self.settings.backoff = Backoff { base, max };
+    pub fn backoff(self, base: Duration, max: Duration) -> Self {
+        self.limiter(Backoff { base, max })
+    }
+
+    /// Who decides how long failing keys wait; see [`limiter`](concert_queue::limiter).
+    pub fn limiter(mut self, limiter: impl RateLimiter<K> + 'static) -> Self {
+        self.description.limiter = Some(Box::new(limiter));
         self
     }
 
-    /// How long one reconcile may take; without limit by default.
+    /// After so many failures in a row a key is given up until something changes, and counted as failed for good.
+    pub fn max_tries(mut self, tries: u32) -> Self {
+        self.description.max_tries = Some(tries.max(1));
+        self
+    }
+
+    /// How often the key that has been ready longest is passed over by more urgent ones at most, less one; 0 = for ever.
+    pub fn ageing(mut self, ageing: u32) -> Self {
+        self.description.ageing = Some(ageing);
+        self
+    }
+
+    /// How long one reconcile may take.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
+        self.description.timeout = Some(timeout);
+        self
+    }
+
+    /// When a reconcile that is still running is reported for the first time.
+    pub fn slow_after(mut self, slow_after: Duration) -> Self {
+        self.description.slow_after = Some(slow_after);
+        self
+    }
+
+    /// What a panic of a reconcile ends.
+    pub fn panics(mut self, panics: Panics) -> Self {
+        self.description.panics = Some(panics);
+        self
+    }
+
+    /// How long sources may take to be complete before that is an error.
+    pub fn sync_timeout(mut self, timeout: Duration) -> Self {
+        self.description.sync_timeout = Some(timeout);
         self
     }
 
@@ -250,23 +592,16 @@ impl Builder {
     ///
     /// # Errors
     /// The description does not make sense.
-    pub fn run(mut self, reconciler: impl Reconciler) -> Result<Controller, BuildError> {
-        if self.triggers.is_empty() {
+    pub fn run(mut self, reconciler: impl Reconciler<K>) -> Result<Controller<K>, BuildError> {
+        if self.description.triggers.is_empty() {
             self.fault(BuildError::NoSource);
         }
         if let Some(fault) = self.fault {
             return Err(fault);
         }
-        for trigger in &mut self.triggers {
+        for trigger in &mut self.description.triggers {
             trigger.predicates.extend(self.everywhere.iter().cloned());
         }
-        Ok(Controller {
-            name: self.name.into(),
-            triggers: self.triggers,
-            workers: self.workers,
-            settings: self.settings,
-            timeout: self.timeout,
-            reconciler: Arc::new(reconciler),
-        })
+        Ok(Controller { name: self.name.into(), description: self.description, reconciler: Arc::new(reconciler) })
     }
 }

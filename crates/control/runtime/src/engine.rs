@@ -1,16 +1,18 @@
 //! Starts and stops controllers while the process runs.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
-use concert_api::ObjectKey;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{CacheState, Informers};
-use crate::controller::{Controller, View};
+use crate::controller::{AnyLive, Controller, ControllerDefaults, ControllerError, Handle, Live};
 use crate::metrics::Metrics;
+use crate::reconciler::Key;
+use crate::scope::Scope;
 use crate::tasks::TaskGroup;
-use crate::watch::Scope;
 
 /// Why a controller was not added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,35 +31,53 @@ pub enum EngineError {
 pub struct ControllerState {
     /// Its name.
     pub name: String,
-    /// What it listens to, and how far that is.
+    /// The kinds it listens to, and how far each is.
     pub sources: Vec<(Scope, CacheState)>,
+    /// Everything it listens to, kinds or not.
+    pub source_names: Vec<String>,
+    /// What its workers wait for before they begin, and why it is not there; sources that are optional are left out.
+    pub waits_for: Vec<String>,
+    /// How many keys it reconciles at a time.
+    pub workers: usize,
     /// How many keys are ready.
     pub ready: usize,
     /// How many keys wait for their time.
     pub waiting: usize,
-    /// The keys being reconciled.
-    pub in_flight: Vec<ObjectKey>,
+    /// How long the key that is ready longest has been so.
+    pub oldest: Option<Duration>,
+    /// The keys being reconciled, and for how long.
+    pub in_flight: Vec<(String, Duration)>,
+    /// Why it ended by itself, if it did.
+    pub failure: Option<ControllerError>,
 }
 
 impl ControllerState {
     /// Whether every source has been complete once.
     #[must_use]
     pub fn is_synced(&self) -> bool {
-        self.sources.iter().all(|(_, state)| state.synced)
+        self.failure.is_none() && self.sources.iter().all(|(_, state)| state.synced)
     }
 }
 
 struct Running {
-    view: View,
+    live: Arc<dyn AnyLive>,
     stop: CancellationToken,
     ended: CancellationToken,
+    failure: Option<ControllerError>,
 }
 
 struct State {
     controllers: BTreeMap<String, Running>,
+    /// Failures that nobody has asked for yet.
+    failures: VecDeque<ControllerError>,
+    defaults: ControllerDefaults,
     tasks: TaskGroup,
+    ours: Option<KeyFilter>,
     stopped: bool,
 }
+
+/// Which keys are meant, by their text.
+pub(crate) type KeyFilter = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// The controllers of a process. Cheap to clone. Adding warms a controller up: its caches and queue fill at once,
 /// its workers begin with [`Engine::go`] (when the process leads).
@@ -65,8 +85,9 @@ struct State {
 pub struct Engine {
     informers: Informers,
     metrics: Metrics,
-    go: CancellationToken,
+    go: watch::Sender<bool>,
     state: Arc<Mutex<State>>,
+    failed: Arc<Notify>,
 }
 
 impl Engine {
@@ -74,8 +95,15 @@ impl Engine {
     #[must_use]
     pub fn new(informers: Informers, metrics: Metrics) -> Self {
         let tasks = TaskGroup::new(CancellationToken::new());
-        let state = State { controllers: BTreeMap::new(), tasks, stopped: false };
-        Self { informers, metrics, go: CancellationToken::new(), state: Arc::new(Mutex::new(state)) }
+        let (controllers, failures, defaults) = (BTreeMap::new(), VecDeque::new(), ControllerDefaults::default());
+        let state = State { controllers, failures, defaults, tasks, ours: None, stopped: false };
+        let (go, failed) = (watch::Sender::new(false), Arc::default());
+        Self { informers, metrics, go, state: Arc::new(Mutex::new(state)), failed }
+    }
+
+    /// What controllers that are added from now on do where they do not say otherwise.
+    pub fn set_defaults(&self, defaults: ControllerDefaults) {
+        self.state().defaults = defaults;
     }
 
     /// The caches that its controllers share.
@@ -90,14 +118,41 @@ impl Engine {
 
     /// Lets workers begin, of controllers that are there and of those to come.
     pub fn go(&self) {
-        self.go.cancel();
+        self.go.send_replace(true);
+    }
+
+    /// Ends every reconcile where it is. Controllers then wait, warm, for the next [`Engine::go`]: for a process that was
+    /// deposed and may lead again. Caches and queues go on; keys that were being worked on are queued again, and so is all
+    /// that is known: others have acted meanwhile.
+    pub fn stand_by(&self) {
+        self.go.send_replace(false);
+        self.replay(|_| true);
+    }
+
+    /// Has controllers that are added from now on work only on some keys, by their text. What a filter turns away is not
+    /// kept: when it lets more through, [`Engine::replay`] tells.
+    pub fn only(&self, keys: impl Fn(&str) -> bool + Send + Sync + 'static) {
+        self.state().ours = Some(Arc::new(keys));
+    }
+
+    /// Has every controller look at all of these keys that follow from the objects it knows.
+    pub fn replay(&self, keys: impl Fn(&str) -> bool + Send + Sync + 'static) {
+        let keys: KeyFilter = Arc::new(keys);
+        let all: Vec<Arc<dyn AnyLive>> =
+            self.state().controllers.values().map(|running| Arc::clone(&running.live)).collect();
+        all.iter().for_each(|live| live.replay(&keys));
+    }
+
+    /// Whether a key of these is being reconciled.
+    pub fn works_on(&self, keys: impl Fn(&str) -> bool) -> bool {
+        self.list().iter().any(|state| state.in_flight.iter().any(|(key, _)| keys(key)))
     }
 
     /// Adds a controller. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// The name is in use, or the engine was stopped.
-    pub fn add(&self, controller: Controller) -> Result<(), EngineError> {
+    pub fn add<K: Key>(&self, controller: Controller<K>) -> Result<(), EngineError> {
         let name = controller.name().to_owned();
         let mut state = self.state();
         if state.stopped {
@@ -107,16 +162,48 @@ impl Engine {
             return Err(EngineError::NameInUse(name));
         }
         let (stop, ended) = (state.tasks.token().child_token(), CancellationToken::new());
-        let warm = controller.warm(&self.informers, &self.metrics);
-        let view = warm.view();
+        let warm = controller.warm(&self.informers, &self.metrics, &state.defaults, state.ours.clone());
+        let live = warm.live();
         let guard = ended.clone().drop_guard();
-        let (go, cancel) = (self.go.clone(), stop.clone());
+        let (failing, go, cancel) = (warm.failing(), self.go.subscribe(), stop.clone());
+        let (of, failures) = (name.clone(), (Arc::downgrade(&self.state), Arc::clone(&self.failed)));
         state.tasks.spawn(format!("controller {name}"), async move {
             let _ends_whatever_happens = guard;
-            warm.run(go, cancel).await;
+            let mut run = std::pin::pin!(warm.run(go, cancel));
+            let ended = tokio::select! {
+                biased;
+                () = &mut run => true,
+                () = failing.failed() => false,
+            };
+            // Told before it has drained: a turn that never ends must not hold that up.
+            if let Some(error) = failing.why() {
+                tracing::error!(controller = of, error = %error, "controller failed");
+                note(&failures, &of, error);
+            }
+            if !ended {
+                run.await;
+            }
         });
-        state.controllers.insert(name, Running { view, stop, ended });
+        state.controllers.insert(name, Running { live, stop, ended, failure: None });
         Ok(())
+    }
+
+    /// A running controller, to add sources or keys to it. `None` if there is none of that name with such keys.
+    #[must_use]
+    pub fn handle<K: Key>(&self, name: &str) -> Option<Handle<K>> {
+        let live = Arc::clone(&self.state().controllers.get(name)?.live);
+        live.as_any().downcast::<Live<K>>().ok().map(Handle::new)
+    }
+
+    /// Waits for a controller that ends by itself, and says why. Each failure is given once; the controller stays in
+    /// [`Engine::list`] until it is removed. For whoever decides what that means for the process.
+    pub async fn failure(&self) -> ControllerError {
+        loop {
+            if let Some(error) = self.state().failures.pop_front() {
+                return error;
+            }
+            self.failed.notified().await;
+        }
     }
 
     /// Removes a controller: no new reconcile begins, and it returns when the running ones have come to their end.
@@ -137,19 +224,34 @@ impl Engine {
     /// How every controller is doing, in the order of their names.
     #[must_use]
     pub fn list(&self) -> Vec<ControllerState> {
-        let views: Vec<(String, View)> =
-            self.state().controllers.iter().map(|(name, running)| (name.clone(), running.view.clone())).collect();
-        let look = |(name, view): (String, View)| {
-            let (ready, waiting) = view.depth();
-            ControllerState { name, sources: view.sources(), ready, waiting, in_flight: view.in_flight() }
+        let running: Vec<(String, Arc<dyn AnyLive>, Option<ControllerError>)> = {
+            let state = self.state();
+            let all = state.controllers.iter();
+            all.map(|(name, running)| (name.clone(), Arc::clone(&running.live), running.failure.clone())).collect()
         };
-        views.into_iter().map(look).collect()
+        let look = |(name, live, failure): (String, Arc<dyn AnyLive>, Option<ControllerError>)| {
+            let ((ready, waiting), oldest) = (live.depth(), live.oldest());
+            let (sources, source_names, waits_for) = (live.sources(), live.source_names(), live.awaited());
+            let (workers, in_flight) = (live.workers(), live.in_flight());
+            ControllerState {
+                name,
+                sources,
+                source_names,
+                waits_for,
+                workers,
+                ready,
+                waiting,
+                oldest,
+                in_flight,
+                failure,
+            }
+        };
+        running.into_iter().map(look).collect()
     }
 
     /// Has a controller look at a key although nothing is known to have changed. `false` if there is no such controller.
-    pub fn poke(&self, controller: &str, key: ObjectKey) -> bool {
-        let view = self.state().controllers.get(controller).map(|running| running.view.clone());
-        view.inspect(|view| view.poke(key)).is_some()
+    pub fn poke<K: Key>(&self, controller: &str, key: K) -> bool {
+        self.handle(controller).inspect(|handle| handle.poke(key)).is_some()
     }
 
     /// Stops all controllers and waits until what is in flight has come to its end.
@@ -177,10 +279,21 @@ impl Engine {
     pub fn busy(&self) -> Vec<String> {
         let busy = |state: ControllerState| {
             let ControllerState { name, in_flight, .. } = state;
-            in_flight.into_iter().map(move |key| format!("{name} {key}")).collect::<Vec<_>>()
+            in_flight.into_iter().map(move |(key, _)| format!("{name} {key}")).collect::<Vec<_>>()
         };
         self.list().into_iter().flat_map(busy).collect()
     }
+}
+
+/// Writes down that a controller failed, and wakes whoever waits for that.
+fn note((state, failed): &(Weak<Mutex<State>>, Arc<Notify>), controller: &str, error: ControllerError) {
+    let Some(state) = state.upgrade() else { return };
+    let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(running) = state.controllers.get_mut(controller) {
+        running.failure = Some(error.clone());
+    }
+    state.failures.push_back(error);
+    failed.notify_one();
 }
 
 impl std::fmt::Debug for Engine {

@@ -1,8 +1,10 @@
-//! Kubernetes Events: what users read in `kubectl describe` and `kubectl events`.
+//! Kubernetes Events (`events.k8s.io/v1`): what users read in `kubectl describe` and `kubectl events`.
 //!
 //! Recording never waits: an event goes into a bounded queue, a [`Teller`] sends it. The same event again is counted
-//! on the one that is there; an object that makes too many is silenced for a while. Objects share a few lanes, each
-//! with one request in flight: events about one object stay in order, and those about others do not wait for them.
+//! on the one that is there (its `series`), many that differ only in their words become one, and an object that makes
+//! too many is silenced for a while. Objects share a few lanes, each with one request in flight: events about one
+//! object stay in order, and those about others do not wait for them. An event names its object and shows nothing of
+//! its content.
 
 mod aggregate;
 mod recent;
@@ -30,6 +32,11 @@ const QUEUE: usize = 1024;
 const MAX_MESSAGE: usize = 1024;
 /// How long the end of a process waits for events that are not sent yet.
 const FLUSH: Duration = Duration::from_secs(5);
+/// How often an event is sent to a server that has trouble, waiting twice as long each time.
+const TRIES: u32 = 5;
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// What we did when it happened; the API wants a word for it.
+const ACTION: &str = "Reconciling";
 
 /// How an event looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,34 +102,49 @@ fn cut(message: &str) -> String {
 #[derive(Clone, Debug)]
 pub struct Recorder {
     lanes: Vec<mpsc::Sender<Note>>,
-    dropped: Counter,
+    counters: EventCounters,
+}
+
+/// What became of events that nobody will read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EventCounters {
+    /// Too many waited to be sent.
+    pub(crate) dropped: Counter,
+    /// Too many were about one object.
+    pub(crate) silenced: Counter,
+    /// The server did not take them.
+    pub(crate) failed: Counter,
 }
 
 impl Recorder {
     /// A recorder, and what sends its events. `component` is who speaks, as `kubectl describe` shows it.
     #[must_use]
     pub fn new(client: Client, component: impl Into<String>) -> (Self, Teller) {
-        let (component, started) = (component.into(), Instant::now());
+        Self::counting(client, &component.into(), EventCounters::default())
+    }
+
+    pub(crate) fn counting(client: Client, component: &str, counters: EventCounters) -> (Self, Teller) {
+        let started = Instant::now();
         let lane = |_| {
             let (queue, notes) = mpsc::channel(QUEUE);
-            let (client, component) = (client.clone(), component.clone());
-            (queue, Lane { client, component, notes, told: Aggregate::default(), started })
+            let (client, component, counters) = (client.clone(), component.to_owned(), counters.clone());
+            (queue, Lane { client, component, notes, counters, told: Aggregate::default(), started })
         };
         let (queues, lanes) = (0..LANES).map(lane).unzip();
-        (Self { lanes: queues, dropped: Counter::default() }, Teller { lanes })
+        (Self { lanes: queues, counters }, Teller { lanes })
     }
 
     /// Records that something happened to an object. `reason` is one word in camel case.
     pub fn record(&self, object: &Object, kind: EventKind, reason: &str, message: &str) {
         if self.lanes[lane_of(object)].try_send(Note::about(object, kind, reason, message)).is_err() {
-            self.dropped.inc();
+            self.counters.dropped.inc();
         }
     }
 
     /// How many events were dropped because too many waited.
     #[must_use]
     pub fn dropped(&self) -> &Counter {
-        &self.dropped
+        &self.counters.dropped
     }
 }
 
@@ -151,6 +173,7 @@ struct Lane {
     client: Client,
     component: String,
     notes: mpsc::Receiver<Note>,
+    counters: EventCounters,
     told: Aggregate,
     started: Instant,
 }
@@ -164,14 +187,14 @@ impl Lane {
                 note = self.notes.recv() => note,
             };
             match note {
-                Some(note) => self.tell(note).await,
+                Some(note) => self.tell(note, &cancel).await,
                 None => return,
             }
         }
         self.notes.close();
         let rest = async {
             while let Some(note) = self.notes.recv().await {
-                self.tell(note).await;
+                self.tell(note, &cancel).await;
             }
         };
         if tokio::time::timeout(FLUSH, rest).await.is_err() {
@@ -179,39 +202,59 @@ impl Lane {
         }
     }
 
-    async fn tell(&mut self, note: Note) {
+    async fn tell(&mut self, note: Note, cancel: &CancellationToken) {
         let random = self.client.world().random.clone();
         let fresh = || format!("{}.{:016x}", note.name, random.u64());
-        let result = match self.told.tell(&note, self.started.elapsed(), fresh) {
-            Telling::Dropped => Ok(()),
-            Telling::New { name } => self.create(&note, &name).await,
-            Telling::Again { name, count } => self.count(&note, &name, count).await,
-        };
-        if let Err(error) = result {
-            self.told.forget(&note);
-            tracing::debug!(error = crate::error_chain(&error), reason = note.reason, "cannot record an event");
+        let telling = self.told.tell(&note, self.started.elapsed(), fresh);
+        if telling == Telling::Dropped {
+            self.counters.silenced.inc();
+            return;
+        }
+        for tried in 0..TRIES {
+            let Err(error) = self.send(&note, &telling).await else { return };
+            let wait = self.client.world().random.jitter(FIRST_WAIT * (1 << tried), 0.2);
+            let hopeless = error.code().is_some_and(|code| code < 500 && code != 429) || tried + 1 == TRIES;
+            if hopeless || stopped(cancel, wait).await {
+                self.counters.failed.inc();
+                self.told.forget(&note);
+                tracing::debug!(error = crate::error_chain(&error), reason = note.reason, "cannot record an event");
+                return;
+            }
         }
     }
 
-    fn now(&self) -> Time {
-        Time::from(self.client.world().clock.now())
+    fn now(&self) -> String {
+        Time::from(self.client.world().clock.now()).with_micros()
+    }
+
+    async fn send(&self, note: &Note, telling: &Telling) -> Result<(), ApiError> {
+        match telling {
+            Telling::Dropped => Ok(()),
+            Telling::New { name } => self.create(note, name).await,
+            Telling::Again { name, count, words } => self.count(note, name, *count, words.as_deref()).await,
+        }
     }
 
     async fn create(&self, note: &Note, name: &str) -> Result<(), ApiError> {
-        let now = self.now();
         let event = json!({
-            "apiVersion": "v1", "kind": "Event",
+            "apiVersion": "events.k8s.io/v1", "kind": "Event",
             "metadata": { "namespace": note.home(), "name": name },
-            "involvedObject": note.involved,
-            "type": note.kind.as_str(), "reason": note.reason, "message": note.message,
-            "source": { "component": self.component }, "reportingComponent": self.component, "reportingInstance": "",
-            "firstTimestamp": now.to_string(), "lastTimestamp": now.to_string(), "count": 1,
+            "regarding": note.involved, "eventTime": self.now(),
+            "type": note.kind.as_str(), "reason": note.reason, "action": ACTION, "note": note.message,
+            "reportingController": self.component, "reportingInstance": self.component,
         });
-        self.client.create(&events(), &event).await.map(drop)
+        match self.client.create(&events(), &event).await {
+            // An earlier try whose answer was lost.
+            Err(error) if error.is_already_exists() => Ok(()),
+            result => result.map(drop),
+        }
     }
 
-    async fn count(&mut self, note: &Note, name: &str, count: u32) -> Result<(), ApiError> {
-        let patch = json!({ "count": count, "lastTimestamp": self.now().to_string() });
+    async fn count(&self, note: &Note, name: &str, count: u32, words: Option<&str>) -> Result<(), ApiError> {
+        let mut patch = json!({ "series": { "count": count, "lastObservedTime": self.now() } });
+        if let Some(words) = words {
+            patch["note"] = words.into();
+        }
         let key = ObjectKey::new(note.home(), name);
         match self.client.merge_patch(&events(), &key, &patch, None).await {
             // Events live for an hour; this one is over.
@@ -221,8 +264,13 @@ impl Lane {
     }
 }
 
+/// Waits; `true` at once if it is time to stop.
+async fn stopped(cancel: &CancellationToken, wait: Duration) -> bool {
+    tokio::time::timeout(wait, cancel.cancelled()).await.is_ok()
+}
+
 fn events() -> Resource {
-    Resource::namespaced(Gvk::new("", "v1", "Event"), "events")
+    Resource::namespaced(Gvk::new("events.k8s.io", "v1", "Event"), "events")
 }
 
 #[cfg(test)]

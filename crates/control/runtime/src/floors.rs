@@ -4,56 +4,83 @@
 //! seen at least that revision, and if it takes too long reads live.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use concert_api::{Object, ObjectKey};
 
 use crate::cache::Cache;
 use crate::client::{ApiError, Client};
+use crate::scope::Scope;
 
 /// How long a turn waits for the cache before it reads live.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The caches of one controller, and the floors of its keys.
-pub(crate) struct Freshness {
+pub(crate) struct Freshness<K> {
     client: Client,
-    /// The caches it listens to.
-    caches: Vec<Cache>,
-    /// The one of its own objects, if it has such.
-    own: Option<Cache>,
-    /// Key → index of a cache → revision it must have reached.
-    floors: Mutex<BTreeMap<ObjectKey, BTreeMap<usize, u64>>>,
+    caches: RwLock<Caches>,
+    /// Key → source, and a namespace → revision that its cache must have reached there.
+    floors: Mutex<BTreeMap<K, BTreeMap<(u64, String), u64>>>,
 }
 
-impl Freshness {
-    pub(crate) fn new(client: Client, caches: Vec<Cache>, own: Option<Cache>) -> Self {
-        Self { client, caches, own, floors: Mutex::default() }
+#[derive(Default)]
+struct Caches {
+    /// Those it listens to, by the number of the source.
+    all: BTreeMap<u64, Cache>,
+    /// Which of them is that of its own objects, if it has such.
+    own: Option<u64>,
+}
+
+impl<K: Ord + Clone> Freshness<K> {
+    pub(crate) fn new(client: Client) -> Self {
+        Self { client, caches: RwLock::default(), floors: Mutex::default() }
+    }
+
+    /// A source joins; `own` if it is that of the controller's own objects.
+    pub(crate) fn join(&self, source: u64, cache: Cache, own: bool) {
+        let mut caches = self.caches.write().unwrap_or_else(PoisonError::into_inner);
+        if own {
+            caches.own = Some(source);
+        }
+        caches.all.insert(source, cache);
+    }
+
+    /// A source leaves: nothing is waited for on its account.
+    pub(crate) fn leave(&self, source: u64) {
+        self.caches.write().unwrap_or_else(PoisonError::into_inner).all.remove(&source);
     }
 
     /// Raises the floor of `key` to what was just written.
-    pub(crate) fn wrote(&self, key: &ObjectKey, written: &Object) {
+    pub(crate) fn wrote(&self, key: &K, written: &Object) {
         let (Some(gvk), Some(revision)) = (written.gvk(), written.revision()) else { return };
+        let namespace = written.namespace();
         let shows = |cache: &Cache| {
-            let scope = cache.scope();
-            let all = scope.selection.labels.is_empty() && scope.selection.fields.is_empty();
-            let here = scope.selection.namespace.is_empty() || scope.selection.namespace == written.namespace();
-            scope.resource.gvk.group == gvk.group && scope.resource.gvk.kind == gvk.kind && all && here
+            let Scope { resource, .. } = cache.scope();
+            resource.gvk.group == gvk.group && resource.gvk.kind == gvk.kind && cache.scope().shows(&namespace)
         };
+        let caches = self.caches.read().unwrap_or_else(PoisonError::into_inner);
         let mut floors = self.floors.lock().unwrap_or_else(PoisonError::into_inner);
-        for (index, _) in self.caches.iter().enumerate().filter(|(_, cache)| shows(cache)) {
-            let floor = floors.entry(key.clone()).or_default().entry(index).or_default();
+        for (source, _) in caches.all.iter().filter(|(_, cache)| shows(cache)) {
+            let floor = floors.entry(key.clone()).or_default().entry((*source, namespace.to_string())).or_default();
             *floor = (*floor).max(revision);
         }
     }
 
     /// Waits until the caches have seen what was written for `key`; says whether they did in time.
-    pub(crate) async fn catch_up(&self, key: &ObjectKey) -> bool {
+    pub(crate) async fn catch_up(&self, key: &K) -> bool {
         let floors = self.floors.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned();
         let Some(floors) = floors else { return true };
+        let waits: Vec<(Cache, String, u64)> = {
+            let caches = self.caches.read().unwrap_or_else(PoisonError::into_inner);
+            let known = |((source, namespace), floor): (&(u64, String), &u64)| {
+                Some((caches.all.get(source)?.clone(), namespace.clone(), *floor))
+            };
+            floors.iter().filter_map(known).collect()
+        };
         let all = async {
-            for (index, revision) in &floors {
-                self.caches[*index].reaches(*revision).await;
+            for (cache, namespace, revision) in waits {
+                cache.reaches(&namespace, revision).await;
             }
         };
         let in_time = tokio::time::timeout(PATIENCE, all).await.is_ok();
@@ -65,10 +92,17 @@ impl Freshness {
         }
         in_time
     }
+}
+
+impl Freshness<ObjectKey> {
+    fn own(&self) -> Option<Cache> {
+        let caches = self.caches.read().unwrap_or_else(PoisonError::into_inner);
+        caches.all.get(&caches.own?).cloned()
+    }
 
     /// The controller's own object, from the cache or live.
     pub(crate) async fn object(&self, key: &ObjectKey, stale: bool) -> Result<Option<Arc<Object>>, ApiError> {
-        let Some(own) = &self.own else { return Ok(None) };
+        let Some(own) = self.own() else { return Ok(None) };
         if !stale {
             return Ok(own.get(key));
         }

@@ -1,71 +1,37 @@
 //! Leader election on a `coordination.k8s.io/v1` Lease, with client-go's rules and timings.
 //!
 //! A lease is not a lock: it saves work. What must not happen twice is guarded by preconditions and by the *fence*,
-//! the resourceVersion of the write that acquired the lease, which grows with every change of leader.
+//! the resourceVersion of the write that acquired the lease, which grows with every change of leader. The rules are in
+//! [`elector`](self), a state machine without I/O; here they meet the API.
 
-mod elector;
+pub(crate) mod elector;
+mod settings;
 
 use std::fmt;
 use std::time::Duration;
 
-use concert_api::{Gvk, ObjectKey, Time};
-use serde_json::json;
+use concert_api::{Gvk, Object, ObjectKey, Time};
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{ApiError, Client};
+use crate::events::{EventKind, Recorder};
 use crate::metrics::Metrics;
 use crate::resource::Resource;
-use elector::{Decision, Elector, Record};
-
-/// Share by which followers spread their attempts, as client-go does.
-const JITTER: f64 = 1.2;
-
-/// Which lease, in whose name, and how fast.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseSettings {
-    /// Namespace of the Lease.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
-    /// Who we are; unique among candidates.
-    pub identity: String,
-    /// How long others wait after the last renewal before they take over.
-    pub duration: Duration,
-    /// How long a leader tries to renew before it gives up. Must be less than `duration`.
-    pub renew_deadline: Duration,
-    /// How long to wait between attempts.
-    pub retry: Duration,
-    /// Whether to give the lease up at the end, so that the next one need not wait.
-    pub release: bool,
-}
-
-impl LeaseSettings {
-    /// client-go's timings: 15 s, 10 s, 2 s; released at the end.
-    #[must_use]
-    pub fn new(namespace: impl Into<String>, name: impl Into<String>, identity: impl Into<String>) -> Self {
-        Self {
-            namespace: namespace.into(),
-            name: name.into(),
-            identity: identity.into(),
-            duration: Duration::from_secs(15),
-            renew_deadline: Duration::from_secs(10),
-            retry: Duration::from_secs(2),
-            release: true,
-        }
-    }
-}
+use elector::{Answer, Elector, Record, Step, Write};
+pub use settings::LeaseSettings;
 
 /// Whether we lead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Standing {
-    /// Not known yet.
+    /// Not known (yet, or any longer).
     #[default]
     Unknown,
     /// Somebody else leads.
     Following {
-        /// Who.
+        /// Who; empty if nobody does.
         leader: String,
     },
     /// We lead.
@@ -73,6 +39,14 @@ pub enum Standing {
         /// The resourceVersion of the write that acquired the lease.
         fence: String,
     },
+}
+
+impl Standing {
+    /// Whether we lead.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        matches!(self, Self::Leading { .. })
+    }
 }
 
 impl fmt::Display for Standing {
@@ -98,19 +72,32 @@ pub enum LeaseError {
         /// What happened.
         why: String,
     },
+    /// Nobody could lead with these settings.
+    #[error("cannot use lease {namespace}/{name}: {why}")]
+    Settings {
+        /// Its namespace.
+        namespace: String,
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
 }
 
 /// A candidate.
 #[derive(Debug)]
 pub struct Lease {
-    client: Client,
+    api: LeaseApi,
     settings: LeaseSettings,
     elector: Elector,
     metrics: Metrics,
+    recorder: Option<Recorder>,
     started: Instant,
     standing: watch::Sender<Standing>,
     /// Why the last attempt failed, as we have told.
     told: Option<String>,
+    /// How many slow paths have been counted.
+    slow_paths: u64,
 }
 
 impl Lease {
@@ -119,44 +106,47 @@ impl Lease {
     pub fn new(client: Client, settings: LeaseSettings, metrics: Metrics) -> (Self, watch::Receiver<Standing>) {
         let (standing, seen) = watch::channel(Standing::Unknown);
         metrics.leader(&settings.name, false);
-        let client = client.with_deadline((settings.renew_deadline / 2).max(Duration::from_secs(1)));
-        let elector = Elector::new(settings.clone());
-        (Self { client, settings, elector, metrics, started: Instant::now(), standing, told: None }, seen)
+        let api = LeaseApi::new(client, &settings);
+        let (elector, started) = (Elector::new(settings.clone()), Instant::now());
+        let lease =
+            Self { api, settings, elector, metrics, recorder: None, started, standing, told: None, slow_paths: 0 };
+        (lease, seen)
+    }
+
+    /// Has changes of leadership told as events about the Lease.
+    #[must_use]
+    pub fn with_recorder(mut self, recorder: Recorder) -> Self {
+        self.recorder = Some(recorder);
+        self
     }
 
     /// Tries to lead and to keep leading until `cancel`; then gives the lease up. What must only be done while
     /// leading has to be over before `cancel`.
     ///
     /// # Errors
-    /// It led and no longer does: whatever depends on it must end at once.
+    /// It led and no longer does: whatever depends on it must end at once. Or its settings cannot work.
     pub async fn run(mut self, cancel: CancellationToken) -> Result<(), LeaseError> {
+        self.settings.check()?;
         loop {
-            let led = self.elector.fence().is_some();
-            // What is late is lost even while a request hangs.
-            let deadline = self.elector.loses_at().map(|at| self.started + at);
-            let attempt = async {
-                match deadline {
-                    Some(at) => tokio::time::timeout_at(at, self.attempt()).await.unwrap_or(Ok(())),
-                    None => self.attempt().await,
+            let spread = self.spread();
+            let step = self.elector.step(self.now(), self.wall(), spread);
+            let done = async {
+                match step {
+                    Step::Wait(wait) => tokio::time::sleep(wait).await,
+                    Step::Read | Step::Write(_) => self.ask(step).await,
+                    Step::Lost(why) => return Err(why),
                 }
+                Ok(())
             };
-            let result = tokio::select! {
+            let done = tokio::select! {
                 biased;
                 () = cancel.cancelled() => break,
-                result = attempt => result,
+                done = done => done,
             };
-            self.judge(led, result)?;
-            let wait = if self.elector.fence().is_some() {
-                let left = self.elector.loses_at().unwrap_or_default().saturating_sub(self.now());
-                self.settings.retry.min(left)
-            } else {
-                self.settings.retry + self.client.world().random.jitter(self.settings.retry.mul_f64(JITTER / 2.0), 1.0)
-            };
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => break,
-                () = tokio::time::sleep(wait) => {}
+            if let Err(why) = done {
+                return Err(self.lost(why));
             }
+            self.tell();
         }
         self.release().await;
         Ok(())
@@ -167,114 +157,175 @@ impl Lease {
     }
 
     fn wall(&self) -> Time {
-        Time::from(self.client.world().clock.now())
+        Time::from(self.api.client.world().clock.now())
     }
 
-    /// Says what an attempt made of us.
-    fn judge(&mut self, led: bool, result: Result<(), ApiError>) -> Result<(), LeaseError> {
-        let lost = self.elector.is_lost(self.now());
-        let leads = self.elector.fence().is_some() && !lost;
-        self.tell_failure(result.as_ref().err());
-        self.metrics.leader(&self.settings.name, leads);
-        if led && !leads {
-            let why = match result {
-                Err(error) if lost => {
-                    format!("not renewed within {:?}: {}", self.settings.renew_deadline, crate::error_chain(&error))
-                }
-                _ if lost => format!("not renewed within {:?}", self.settings.renew_deadline),
-                _ => format!("\"{}\" took it over", self.elector.holder()),
-            };
-            return Err(LeaseError::Lost { name: self.settings.name.clone(), why });
-        }
-        let standing = match self.elector.fence() {
-            Some(fence) => Standing::Leading { fence: fence.to_owned() },
-            None => Standing::Following { leader: self.elector.holder().to_owned() },
-        };
-        self.standing.send_if_modified(|now| {
-            let changed = *now != standing;
-            if changed {
-                tracing::info!(lease = self.settings.name, "leader election: {standing}");
-                *now = standing;
+    fn spread(&self) -> f64 {
+        self.api.client.world().random.below(1 << 32) as f64 / f64::from(u32::MAX)
+    }
+
+    /// Does what the elector wants, and tells it what came of it. What is late is lost even while a request hangs.
+    async fn ask(&mut self, step: Step) {
+        let asked = async {
+            match step {
+                Step::Read => self.api.read().await.map(Answer::Seen),
+                Step::Write(write) => self.api.write(&write).await.map(Answer::Written),
+                Step::Wait(_) | Step::Lost(_) => Ok(Answer::Failed),
             }
-            changed
-        });
-        Ok(())
+        };
+        let result = match self.elector.loses_at() {
+            Some(at) => tokio::time::timeout_at(self.started + at, asked).await.unwrap_or(Ok(Answer::Failed)),
+            None => asked.await,
+        };
+        if !matches!(result, Ok(Answer::Failed)) {
+            self.tell_failure(result.as_ref().err());
+        }
+        let spread = self.spread();
+        self.elector.answered(result.unwrap_or(Answer::Failed), self.now(), spread);
     }
 
-    /// Tells why an attempt failed, once for each reason: nothing is done before somebody leads. Conflicts are how candidates
-    /// meet.
+    /// Tells whoever watches where we stand.
+    fn tell(&mut self) {
+        let slow_paths = self.elector.slow_paths();
+        self.metrics.slow_path(&self.settings.name, slow_paths - std::mem::replace(&mut self.slow_paths, slow_paths));
+        let standing = self.elector.standing(self.now());
+        if *self.standing.borrow() == standing {
+            return;
+        }
+        tracing::info!(lease = self.settings.name, "leader election: {standing}");
+        self.metrics.leader(&self.settings.name, standing.leads());
+        if standing.leads() {
+            self.record("became leader");
+        }
+        self.standing.send_replace(standing);
+    }
+
+    /// As client-go words it.
+    fn record(&self, what: &str) {
+        if let (Some(recorder), Some(lease)) = (&self.recorder, &self.api.lease) {
+            let message = format!("{} {what}", self.settings.identity);
+            recorder.record(lease, EventKind::Normal, "LeaderElection", &message);
+        }
+    }
+
+    /// Tells why an attempt failed, once for each reason: nothing is done before somebody leads. Conflicts are how
+    /// candidates meet.
     fn tell_failure(&mut self, error: Option<&ApiError>) {
         let reason = error.filter(|error| !error.is_conflict() && !error.is_already_exists());
         let reason = reason.map(|error| crate::error_chain(error));
-        if let Some(reason) = &reason
-            && self.told.as_ref() != Some(reason)
-        {
-            let LeaseSettings { namespace, name, .. } = &self.settings;
-            tracing::warn!(
-                "cannot use lease {namespace}/{name}, so that nothing is done: {reason}; the namespace must exist, and get, \
-                 create and update of leases be allowed in it"
-            );
+        if let Some(reason) = &reason {
+            self.metrics.election_failure(&self.settings.name);
+            if self.told.as_ref() != Some(reason) {
+                let LeaseSettings { namespace, name, .. } = &self.settings;
+                tracing::warn!(
+                    "cannot use lease {namespace}/{name}, so that nothing is done: {reason}; the namespace must exist, \
+                     and get, create and update of leases be allowed in it"
+                );
+            }
         }
         self.told = reason;
     }
 
-    /// One attempt to acquire or renew. A leader writes without reading first; if that fails, it reads.
-    async fn attempt(&mut self) -> Result<(), ApiError> {
-        if self.elector.fence().is_some() && self.write().await.is_ok() {
-            return Ok(());
-        }
-        let sent = self.now();
-        let key = ObjectKey::new(self.settings.namespace.as_str(), self.settings.name.as_str());
-        let read = self.client.get(&leases(), &key).await?;
-        let seen = read.and_then(|lease| {
-            let record = Record::read(&lease.value().ok()?);
-            Some((record, lease.resource_version().into_owned()))
-        });
-        self.elector.saw(seen, sent, self.now());
-        self.write().await
-    }
-
-    async fn write(&mut self) -> Result<(), ApiError> {
-        let sent = self.now();
-        let decision = self.elector.decide(sent, self.wall());
-        let (record, resource_version) = match decision {
-            Decision::Wait => return Ok(()),
-            Decision::Create(record) => (record, None),
-            Decision::Update(record, resource_version) => (record, Some(resource_version)),
-        };
-        let written = self.put(&record, resource_version).await?;
-        self.elector.wrote(record, written, sent, self.now());
-        Ok(())
-    }
-
-    async fn put(&self, record: &Record, resource_version: Option<String>) -> Result<String, ApiError> {
-        let mut lease = json!({
-            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": { "namespace": self.settings.namespace, "name": self.settings.name },
-            "spec": record.spec(),
-        });
-        let written = match resource_version {
-            None => self.client.create(&leases(), &lease).await?,
-            Some(resource_version) => {
-                lease["metadata"]["resourceVersion"] = resource_version.into();
-                self.client.replace(&leases(), &lease, None).await?
-            }
-        };
-        Ok(written.resource_version().into_owned())
+    fn lost(&mut self, why: String) -> LeaseError {
+        let why = self.told.take().map_or(why.clone(), |reason| format!("{why}: {reason}"));
+        self.record("stopped leading");
+        self.metrics.leader(&self.settings.name, false);
+        self.standing.send_replace(Standing::Unknown);
+        LeaseError::Lost { name: self.settings.name.clone(), why }
     }
 
     async fn release(&mut self) {
-        let release = self.elector.release(self.wall()).filter(|_| self.settings.release);
-        if let Some((record, resource_version)) = release
-            && let Err(error) = self.put(&record, Some(resource_version)).await
+        if self.elector.standing(self.now()).leads() {
+            self.record("stopped leading");
+        }
+        if self.settings.release
+            && let Some(write) = self.elector.release(self.wall())
+            && let Err(error) = self.give_up(write).await
         {
             tracing::warn!(error = crate::error_chain(&error), "cannot release the lease; the next leader has to wait");
         }
         self.metrics.leader(&self.settings.name, false);
         self.standing.send_replace(Standing::Unknown);
     }
+
+    /// Somebody may have touched the Lease without taking it: then once more, from what is there now.
+    async fn give_up(&mut self, write: Write) -> Result<(), ApiError> {
+        match self.api.write(&write).await {
+            Err(error) if error.is_conflict() => {
+                let seen = self.api.read().await?;
+                self.elector.saw(seen, self.now());
+                match self.elector.release(self.wall()) {
+                    Some(write) => self.api.write(&write).await.map(drop),
+                    None => Ok(()),
+                }
+            }
+            result => result.map(drop),
+        }
+    }
 }
 
-fn leases() -> Resource {
+/// The Lease on the server.
+#[derive(Debug)]
+pub(crate) struct LeaseApi {
+    client: Client,
+    key: ObjectKey,
+    labels: Value,
+    /// As last seen: what others put on it stays.
+    lease: Option<Object>,
+}
+
+impl LeaseApi {
+    pub(crate) fn new(client: Client, settings: &LeaseSettings) -> Self {
+        let client = client.with_deadline(settings.request_timeout());
+        let key = ObjectKey::new(settings.namespace.as_str(), settings.name.as_str());
+        Self { client, key, labels: json!(settings.labels), lease: None }
+    }
+
+    pub(crate) async fn read(&mut self) -> Result<Option<(Record, String)>, ApiError> {
+        self.lease = self.client.get(&leases(), &self.key).await?;
+        Ok(self.lease.as_ref().and_then(recorded))
+    }
+
+    /// What a list told about it.
+    pub(crate) fn listed(&mut self, lease: Option<Object>) -> Option<(Record, String)> {
+        self.lease = lease;
+        self.lease.as_ref().and_then(recorded)
+    }
+
+    pub(crate) async fn write(&mut self, write: &Write) -> Result<String, ApiError> {
+        let known = self.lease.as_ref().filter(|_| write.expected.is_some()).and_then(|lease| lease.value().ok());
+        let mut lease = known.unwrap_or_else(|| {
+            let metadata = json!({ "namespace": *self.key.namespace, "name": *self.key.name });
+            json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata })
+        });
+        merge(&mut lease["spec"], write.record.spec());
+        merge(&mut lease["metadata"]["labels"], self.labels.clone());
+        let written = match &write.expected {
+            None => self.client.create(&leases(), &lease).await?,
+            Some(resource_version) => {
+                lease["metadata"]["resourceVersion"] = resource_version.as_str().into();
+                self.client.replace(&leases(), &lease, None).await?
+            }
+        };
+        let resource_version = written.resource_version().into_owned();
+        self.lease = Some(written);
+        Ok(resource_version)
+    }
+}
+
+/// Puts fields into an object, which may not be there yet.
+fn merge(into: &mut Value, fields: Value) {
+    let Value::Object(fields) = fields else { return };
+    match into {
+        Value::Object(known) => known.extend(fields),
+        _ => *into = Value::Object(fields),
+    }
+}
+
+fn recorded(lease: &Object) -> Option<(Record, String)> {
+    Some((Record::read(&lease.value().ok()?), lease.resource_version().into_owned()))
+}
+
+pub(crate) fn leases() -> Resource {
     Resource::namespaced(Gvk::new("coordination.k8s.io", "v1", "Lease"), "leases")
 }

@@ -11,14 +11,18 @@
 //! | [`client`] | one request, once, under a deadline, through the gate |
 //! | [`watch`] | lists and watches; resumes by itself |
 //! | [`cache`] | what is known about a kind; one writer, many readers |
+//! | [`objects`] | objects of one kind, as a type: reads from the cache, writes to the server |
+//! | [`source`] | what a running controller listens to |
 //! | [`trigger`] | from a change to keys |
 //! | [`reconciler`] | what an author writes |
 //! | [`controller`] | sources + reconciler |
 //! | [`engine`] | controllers that come and go |
 //! | [`manager`] | a process: order of start and stop, signals, leadership |
-//! | [`lease`] | leader election |
+//! | [`lease`], [`shards`] | leader election, one leader or a share for each |
+//! | [`cluster`] | several API servers |
 //! | [`events`] | Kubernetes Events for users |
 //! | [`metrics`], [`serve`] | numbers and probes over HTTP |
+//! | [`telemetry`] | spans, and where they go |
 //! | [`tasks`] | the only place that spawns |
 //!
 //! It knows no API server: it is given a tower service or a kubeconfig ([`Client`]). A controller that counts its
@@ -57,8 +61,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod admin;
 pub mod cache;
 pub mod client;
+pub mod cluster;
 pub mod controller;
 pub mod engine;
 pub mod events;
@@ -66,29 +72,43 @@ mod floors;
 pub mod lease;
 pub mod manager;
 pub mod metrics;
+pub mod objects;
 pub mod reconciler;
 mod resource;
+mod scope;
 pub mod serve;
+pub mod shards;
+pub mod source;
 pub mod tasks;
+pub mod telemetry;
 pub mod trigger;
 pub mod watch;
 mod worker;
 
-pub use cache::{Cache, CacheState, Change, Informers};
+pub use cache::{
+    Cache, CacheReport, CacheState, Change, Find, Index, Informers, KindSettings, Narrowing, Origin, Transform,
+    Undecodable, Verb, View,
+};
 pub use client::{ApiError, Client, ConnectError, Listing, Preconditions, Selection, Source};
-pub use concert_queue::{Backoff, Outcome, priority};
-pub use controller::{BuildError, Controller};
+pub use cluster::{Cluster, ClusterError, Clusters, Mapper};
+pub use concert_queue::{Backoff, Outcome, RateLimiter, limiter, priority};
+pub use controller::{BuildError, Controller, ControllerDefaults, ControllerError, Handle, Panics};
 pub use engine::{ControllerState, Engine, EngineError};
 pub use events::{EventKind, Recorder};
 pub use lease::{Lease, LeaseError, LeaseSettings, Standing};
-pub use manager::{Manager, ManagerError, ManagerSettings, Phase, Stop};
+pub use manager::{Grace, HeldUp, Manager, ManagerError, ManagerSettings, OnLost, Phase, Runnable, Stop, repeatable};
 pub use metrics::Metrics;
-pub use reconciler::{ReconcileError, Reconciler, Request, reconcile_fn};
+pub use objects::{Done, Objects, OwnError, Owner, Ownership, Patch, PatchError, set_owner};
+pub use reconciler::{Key, ReconcileError, Reconciler, Request, reconcile_fn, reconcile_keys_fn};
 pub use resource::Resource;
+pub use scope::{Form, Scope};
 pub use serve::{Endpoint, Probes, ServeError};
+pub use shards::{ShardSettings, Shards};
+pub use source::{Channel, EventSource, Sink, Watching};
 pub use tasks::TaskGroup;
-pub use trigger::{Mapping, Predicate};
-pub use watch::{Scope, Trouble};
+pub use trigger::{Mapping, Predicate, Priorities, Trigger, WhenMissing};
+pub use watch::Trouble;
+pub use worker::TurnId;
 
 /// An error with its sources, each said once.
 #[must_use]

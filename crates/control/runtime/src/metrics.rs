@@ -3,6 +3,8 @@
 //! There is no global: a [`Metrics`] is made by whoever starts the process and given to what counts. Every label
 //! value that can be foreseen begins at zero.
 
+mod house;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::AtomicU64;
@@ -16,6 +18,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
+use house::HouseFamilies;
+
 /// controller-runtime's buckets of reconcile times, in seconds.
 const RECONCILE_BUCKETS: [f64; 40] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5,
@@ -23,6 +27,9 @@ const RECONCILE_BUCKETS: [f64; 40] = [
 ];
 /// The workqueue's buckets: 10 ns, each ten times the one before.
 const QUEUE_BUCKETS: [f64; 12] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1000.0];
+
+/// So many priorities of a queue have a gauge.
+const SHOWN_PRIORITIES: usize = 25;
 
 /// How a reconcile ended, as the `result` label says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +109,9 @@ struct Families {
     unfinished: Family<OfQueue, Seconds>,
     longest: Family<OfQueue, Seconds>,
     retries: Family<OfQueue, Counter>,
+    backoffs: Family<OfQueue, Counter>,
+    oldest: Family<OfQueue, Seconds>,
+    waiting_sources: Family<OfController, Gauge>,
     requests: Family<Requested, Counter>,
     leader: Family<Named, Gauge>,
 }
@@ -110,6 +120,7 @@ struct Inner {
     registry: Mutex<Registry>,
     observers: Mutex<BTreeMap<String, Observer>>,
     families: Families,
+    house: HouseFamilies,
 }
 
 /// The metrics of a process. Cheap to clone.
@@ -150,11 +161,15 @@ impl Metrics {
             unfinished: Family::default(),
             longest: Family::default(),
             retries: Family::default(),
+            backoffs: Family::default(),
+            oldest: Family::default(),
+            waiting_sources: Family::default(),
             requests: Family::default(),
             leader: Family::default(),
         };
-        let registry = Mutex::new(registered(&families));
-        Self(Arc::new(Inner { registry, observers: Mutex::default(), families }))
+        let (mut registry, house) = (registered(&families), HouseFamilies::default());
+        house.register(&mut registry);
+        Self(Arc::new(Inner { registry: Mutex::new(registry), observers: Mutex::default(), families, house }))
     }
 
     /// Adds a metric of one's own. Counters get `_total` appended to their names.
@@ -189,23 +204,32 @@ impl Metrics {
     }
 
     /// The metrics of one controller, begun at zero.
-    pub(crate) fn controller(&self, name: &str, workers: usize) -> ControllerMetrics {
-        let metrics = ControllerMetrics { metrics: self.clone(), name: name.to_owned(), shown: Arc::default() };
-        let (families, of) = (&self.0.families, metrics.of_controller());
-        for result in Result::ALL {
-            drop(families.reconciles.get_or_create(&metrics.reconciled(result)));
-        }
-        for family in [&families.errors, &families.terminal_errors, &families.panics, &families.timeouts] {
-            drop(family.get_or_create(&of));
-        }
-        drop(families.times.get_or_create(&of));
-        families.active.get_or_create(&of).set(0);
-        families.max_concurrent.get_or_create(&of).set(i64::try_from(workers).unwrap_or(i64::MAX));
-        drop(families.adds.get_or_create(&metrics.of_queue()));
-        drop(families.retries.get_or_create(&metrics.of_queue()));
-        drop(families.queue_seconds.get_or_create(&metrics.of_queue()));
-        drop(families.work_seconds.get_or_create(&metrics.of_queue()));
-        metrics
+    pub(crate) fn controller(&self, name: &str) -> ControllerMetrics {
+        let families = &self.0.families;
+        let of = OfController { controller: name.to_owned() };
+        let queue = OfQueue { name: name.to_owned(), controller: name.to_owned() };
+        let reconciled = |result: Result| Reconciled { controller: name.to_owned(), result: result.label() };
+        let own = Own {
+            reconciles: Result::ALL.map(|result| families.reconciles.get_or_create_owned(&reconciled(result))),
+            errors: families.errors.get_or_create_owned(&of),
+            terminal_errors: families.terminal_errors.get_or_create_owned(&of),
+            panics: families.panics.get_or_create_owned(&of),
+            timeouts: families.timeouts.get_or_create_owned(&of),
+            times: families.times.get_or_create_owned(&of),
+            max_concurrent: families.max_concurrent.get_or_create_owned(&of),
+            active: families.active.get_or_create_owned(&of),
+            waiting_sources: families.waiting_sources.get_or_create_owned(&of),
+            adds: families.adds.get_or_create_owned(&queue),
+            retries: families.retries.get_or_create_owned(&queue),
+            backoffs: families.backoffs.get_or_create_owned(&queue),
+            queue_seconds: families.queue_seconds.get_or_create_owned(&queue),
+            work_seconds: families.work_seconds.get_or_create_owned(&queue),
+            unfinished: families.unfinished.get_or_create_owned(&queue),
+            longest: families.longest.get_or_create_owned(&queue),
+            oldest: families.oldest.get_or_create_owned(&queue),
+        };
+        own.active.set(0);
+        ControllerMetrics { metrics: self.clone(), name: name.to_owned(), own: Arc::new(own), shown: Arc::default() }
     }
 
     pub(crate) fn request(&self, code: &str, method: &str, host: &str) {
@@ -253,6 +277,17 @@ fn registered(families: &Families) -> Registry {
     );
     registry.register("workqueue_longest_running_processor_seconds", "The longest of them", families.longest.clone());
     registry.register("workqueue_retries", "Keys added with a delay", families.retries.clone());
+    registry.register("concert_workqueue_backoffs", "Turns tried again because they failed", families.backoffs.clone());
+    registry.register(
+        "concert_workqueue_oldest_seconds",
+        "Since when the oldest key is ready",
+        families.oldest.clone(),
+    );
+    registry.register(
+        "concert_controller_waiting_sources",
+        "Sources that workers wait for: missing, forbidden, failing or still being listed",
+        families.waiting_sources.clone(),
+    );
     registry.register("rest_client_requests", "Requests to the API", families.requests.clone());
     registry.register("leader_election_master_status", "Whether this process leads", families.leader.clone());
     registry
@@ -263,82 +298,117 @@ fn registered(families: &Families) -> Registry {
 pub(crate) struct ControllerMetrics {
     metrics: Metrics,
     name: String,
+    own: Arc<Own>,
     /// The priorities that have a gauge.
     shown: Arc<Mutex<BTreeSet<i32>>>,
 }
 
+/// What a controller counts, looked up once: a turn costs no search by label.
+#[derive(Debug)]
+struct Own {
+    reconciles: [Counter; 4],
+    errors: Counter,
+    terminal_errors: Counter,
+    panics: Counter,
+    timeouts: Counter,
+    times: Histogram,
+    max_concurrent: Gauge,
+    active: Gauge,
+    waiting_sources: Gauge,
+    adds: Counter,
+    retries: Counter,
+    backoffs: Counter,
+    queue_seconds: Histogram,
+    work_seconds: Histogram,
+    unfinished: Seconds,
+    longest: Seconds,
+    oldest: Seconds,
+}
+
+/// What is known of a controller when somebody asks.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) depths: BTreeMap<i32, usize>,
+    /// How long each turn in flight has taken so far.
+    pub(crate) flights: Vec<Duration>,
+    pub(crate) oldest: Option<Duration>,
+    pub(crate) waiting_sources: usize,
+}
+
 impl ControllerMetrics {
-    fn of_controller(&self) -> OfController {
-        OfController { controller: self.name.clone() }
-    }
-
-    fn of_queue(&self) -> OfQueue {
-        OfQueue { name: self.name.clone(), controller: self.name.clone() }
-    }
-
-    fn reconciled(&self, result: Result) -> Reconciled {
-        Reconciled { controller: self.name.clone(), result: result.label() }
-    }
-
-    fn families(&self) -> &Families {
-        &self.metrics.0.families
+    pub(crate) fn workers(&self, workers: usize) {
+        self.own.max_concurrent.set(i64::try_from(workers).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn added(&self, keys: usize) {
-        self.families().adds.get_or_create(&self.of_queue()).inc_by(keys as u64);
-    }
-
-    pub(crate) fn retried(&self) {
-        self.families().retries.get_or_create(&self.of_queue()).inc();
+        self.own.adds.inc_by(keys as u64);
     }
 
     pub(crate) fn taken(&self, waited: Duration) {
-        self.families().queue_seconds.get_or_create(&self.of_queue()).observe(waited.as_secs_f64());
-        self.families().active.get_or_create(&self.of_controller()).inc();
+        self.own.queue_seconds.observe(waited.as_secs_f64());
+        self.own.active.inc();
+    }
+
+    /// A key comes back after a delay: what controller-runtime counts as a retry.
+    pub(crate) fn retried(&self) {
+        self.own.retries.inc();
+    }
+
+    /// A key comes back because its turn failed.
+    pub(crate) fn backed_off(&self) {
+        self.own.backoffs.inc();
     }
 
     pub(crate) fn finished(&self, result: Result, took: Duration) {
-        let families = self.families();
-        families.active.get_or_create(&self.of_controller()).dec();
-        families.reconciles.get_or_create(&self.reconciled(result)).inc();
-        families.times.get_or_create(&self.of_controller()).observe(took.as_secs_f64());
-        families.work_seconds.get_or_create(&self.of_queue()).observe(took.as_secs_f64());
+        self.own.active.dec();
+        self.own.reconciles[result as usize].inc();
+        self.own.times.observe(took.as_secs_f64());
+        self.own.work_seconds.observe(took.as_secs_f64());
         if result == Result::Error {
-            families.errors.get_or_create(&self.of_controller()).inc();
+            self.own.errors.inc();
         }
     }
 
+    /// A turn was ended where it was.
+    pub(crate) fn interrupted(&self) {
+        self.own.active.dec();
+    }
+
     pub(crate) fn terminal(&self) {
-        self.families().terminal_errors.get_or_create(&self.of_controller()).inc();
+        self.own.terminal_errors.inc();
     }
 
     pub(crate) fn panicked(&self) {
-        self.families().panics.get_or_create(&self.of_controller()).inc();
+        self.own.panics.inc();
     }
 
     pub(crate) fn timed_out(&self) {
-        self.families().timeouts.get_or_create(&self.of_controller()).inc();
+        self.own.timeouts.inc();
     }
 
     /// Before a scrape: how deep the queue is, and how long what is in flight has been so.
-    pub(crate) fn observe(&self, depths: &BTreeMap<i32, usize>, flights: &[Duration]) {
-        let families = self.families();
+    pub(crate) fn observe(&self, snapshot: &Snapshot) {
+        let Snapshot { depths, flights, oldest, waiting_sources } = snapshot;
         // A level that is empty now must not go on showing what it had.
         let mut levels = BTreeMap::from([(concert_queue::priority::EVENT, 0)]);
         {
             let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
             levels.extend(shown.iter().map(|priority| (*priority, 0)));
-            shown.extend(depths.keys().copied());
+            // controller-runtime shows so many as well: priorities are for people to choose, labels are for ever.
+            let room = SHOWN_PRIORITIES.saturating_sub(shown.len());
+            shown.extend(depths.keys().copied().take(room));
+            levels.extend(depths.iter().filter(|(priority, _)| shown.contains(priority)));
         }
-        levels.extend(depths.iter().map(|(priority, depth)| (*priority, *depth)));
         for (priority, depth) in &levels {
             let (name, controller) = (self.name.clone(), self.name.clone());
             let labels = Depth { name, controller, priority: priority.to_string() };
-            families.depth.get_or_create(&labels).set(i64::try_from(*depth).unwrap_or(i64::MAX));
+            let depths = &self.metrics.0.families.depth;
+            depths.get_or_create(&labels).set(i64::try_from(*depth).unwrap_or(i64::MAX));
         }
-        families.unfinished.get_or_create(&self.of_queue()).set(flights.iter().map(Duration::as_secs_f64).sum());
-        let longest = flights.iter().max().map_or(0.0, Duration::as_secs_f64);
-        families.longest.get_or_create(&self.of_queue()).set(longest);
+        self.own.unfinished.set(flights.iter().map(Duration::as_secs_f64).sum());
+        self.own.longest.set(flights.iter().max().map_or(0.0, Duration::as_secs_f64));
+        self.own.oldest.set(oldest.map_or(0.0, |oldest| oldest.as_secs_f64()));
+        self.own.waiting_sources.set(i64::try_from(*waiting_sources).unwrap_or(i64::MAX));
     }
 }
 
@@ -349,7 +419,8 @@ mod tests {
     #[test]
     fn names_are_controller_runtimes_and_begin_at_zero() {
         let metrics = Metrics::new();
-        let controller = metrics.controller("files", 3);
+        let controller = metrics.controller("files");
+        controller.workers(3);
         metrics.leader("lease", false);
         let text = metrics.text();
         for line in [
@@ -363,17 +434,21 @@ mod tests {
         }
         controller.taken(Duration::from_millis(3));
         controller.finished(Result::Error, Duration::from_secs(1));
-        controller.observe(&BTreeMap::from([(0, 4)]), &[Duration::from_secs(2), Duration::from_secs(5)]);
+        let flights = vec![Duration::from_secs(2), Duration::from_secs(5)];
+        let oldest = Some(Duration::from_secs(7));
+        controller.observe(&Snapshot { depths: BTreeMap::from([(0, 4)]), flights, oldest, waiting_sources: 1 });
         let text = metrics.text();
         for line in [
             "controller_runtime_reconcile_total{controller=\"files\",result=\"error\"} 1",
             "workqueue_depth{name=\"files\",controller=\"files\",priority=\"0\"} 4",
             "workqueue_longest_running_processor_seconds{name=\"files\",controller=\"files\"} 5",
             "controller_runtime_active_workers{controller=\"files\"} 0",
+            "concert_workqueue_oldest_seconds{name=\"files\",controller=\"files\"} 7",
+            "concert_controller_waiting_sources{controller=\"files\"} 1",
         ] {
             assert!(text.contains(line), "{line} is missing in:\n{text}");
         }
-        controller.observe(&BTreeMap::new(), &[]);
+        controller.observe(&Snapshot::default());
         assert!(metrics.text().contains("controller=\"files\",priority=\"0\"} 0"), "an empty level shows zero");
     }
 }

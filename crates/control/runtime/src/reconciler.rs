@@ -2,58 +2,77 @@
 
 use std::fmt;
 use std::future::Future;
+use std::hash::Hash;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use concert_api::{Object, ObjectKey};
-use concert_queue::Outcome;
+use concert_queue::{Intake, Outcome};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::ApiError;
 use crate::floors::Freshness;
-use crate::worker::Intake;
+use crate::objects::{OwnError, PatchError};
+use crate::worker::TurnId;
+
+/// What names a piece of work. Mostly an [`ObjectKey`]; anything that can be compared, hashed and shown will do, such as
+/// an object's key together with the name of its cluster.
+pub trait Key: Clone + Eq + Hash + Ord + fmt::Display + Send + Sync + 'static {}
+
+impl<K: Clone + Eq + Hash + Ord + fmt::Display + Send + Sync + 'static> Key for K {}
 
 /// Makes the world look as one object says. Called with a key when anything that may matter changed, also when the
 /// object is gone; never twice at a time for one key.
-pub trait Reconciler: Send + Sync + 'static {
+pub trait Reconciler<K: Key = ObjectKey>: Send + Sync + 'static {
     /// Looks at the present state and takes the next steps.
-    fn reconcile(&self, request: &Request) -> impl Future<Output = Result<Outcome, ReconcileError>> + Send;
+    fn reconcile(&self, request: &Request<K>) -> impl Future<Output = Result<Outcome, ReconcileError>> + Send;
 }
 
 type Reconciling<'a> = Pin<Box<dyn Future<Output = Result<Outcome, ReconcileError>> + Send + 'a>>;
 
 /// [`Reconciler`] as an object.
-pub(crate) trait AnyReconciler: Send + Sync {
-    fn reconcile_boxed<'a>(&'a self, request: &'a Request) -> Reconciling<'a>;
+pub(crate) trait AnyReconciler<K: Key>: Send + Sync {
+    fn reconcile_boxed<'a>(&'a self, request: &'a Request<K>) -> Reconciling<'a>;
 }
 
-impl<R: Reconciler> AnyReconciler for R {
-    fn reconcile_boxed<'a>(&'a self, request: &'a Request) -> Reconciling<'a> {
+impl<K: Key, R: Reconciler<K>> AnyReconciler<K> for R {
+    fn reconcile_boxed<'a>(&'a self, request: &'a Request<K>) -> Reconciling<'a> {
         Box::pin(self.reconcile(request))
     }
 }
 
-impl<R: Reconciler> Reconciler for Arc<R> {
-    fn reconcile(&self, request: &Request) -> impl Future<Output = Result<Outcome, ReconcileError>> + Send {
+impl<K: Key, R: Reconciler<K>> Reconciler<K> for Arc<R> {
+    fn reconcile(&self, request: &Request<K>) -> impl Future<Output = Result<Outcome, ReconcileError>> + Send {
         R::reconcile(self, request)
     }
 }
 
-/// A reconciler made of a function.
+/// A reconciler of objects made of a function.
 pub fn reconcile_fn<F, Fut>(function: F) -> impl Reconciler
 where
     F: Fn(Request) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Outcome, ReconcileError>> + Send,
 {
+    reconcile_keys_fn(function)
+}
+
+/// A reconciler of keys of any sort made of a function, whose argument says of which: `|request: Request<MyKey>| …`.
+pub fn reconcile_keys_fn<K, F, Fut>(function: F) -> impl Reconciler<K>
+where
+    K: Key,
+    F: Fn(Request<K>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Outcome, ReconcileError>> + Send,
+{
     struct Function<F>(F);
 
-    impl<F, Fut> Reconciler for Function<F>
+    impl<K, F, Fut> Reconciler<K> for Function<F>
     where
-        F: Fn(Request) -> Fut + Send + Sync + 'static,
+        K: Key,
+        F: Fn(Request<K>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Outcome, ReconcileError>> + Send,
     {
-        fn reconcile(&self, request: &Request) -> impl Future<Output = Result<Outcome, ReconcileError>> + Send {
+        fn reconcile(&self, request: &Request<K>) -> impl Future<Output = Result<Outcome, ReconcileError>> + Send {
             (self.0)(request.clone())
         }
     }
@@ -62,10 +81,9 @@ where
 }
 
 /// One turn of one key.
-#[derive(Clone)]
-pub struct Request {
-    /// The key of the object.
-    pub key: ObjectKey,
+pub struct Request<K: Key = ObjectKey> {
+    /// The key, mostly of an object.
+    pub key: K,
     /// How urgent it was.
     pub priority: i32,
     /// How many failures in a row came before.
@@ -73,12 +91,22 @@ pub struct Request {
     /// Why it was queued.
     pub reason: &'static str,
     /// Unique to this turn; in logs.
-    pub id: String,
-    pub(crate) freshness: Arc<Freshness>,
-    pub(crate) intake: Arc<Intake>,
+    pub id: TurnId,
+    pub(crate) freshness: Arc<Freshness<K>>,
+    pub(crate) intake: Arc<Intake<K>>,
     /// Whether the cache did not catch up with our own writes in time.
     pub(crate) stale: bool,
     pub(crate) stopping: CancellationToken,
+}
+
+impl<K: Key> Clone for Request<K> {
+    fn clone(&self) -> Self {
+        let (freshness, intake) = (Arc::clone(&self.freshness), Arc::clone(&self.intake));
+        let Self { key, priority, attempt, reason, id, stale, stopping, .. } = self;
+        let (key, stopping) = (key.clone(), stopping.clone());
+        let (priority, attempt, reason, id, stale) = (*priority, *attempt, *reason, *id, *stale);
+        Self { key, priority, attempt, reason, id, freshness, intake, stale, stopping }
+    }
 }
 
 impl Request {
@@ -90,7 +118,9 @@ impl Request {
     pub async fn object(&self) -> Result<Option<Arc<Object>>, ApiError> {
         self.freshness.object(&self.key, self.stale).await
     }
+}
 
+impl<K: Key> Request<K> {
     /// Tells that this turn wrote `written` (the server's answer). Two things follow: the next turn of this key will
     /// not start from an older state, and the event of this very write does not start one (a turn that wants
     /// another gives back [`Outcome::After`]). For kinds the controller does not listen to, nothing happens.
@@ -101,6 +131,12 @@ impl Request {
         }
     }
 
+    /// If this turn is followed by another ([`Outcome::After`], [`Outcome::Backoff`] or an error), that is queued with
+    /// this priority; without a word from the turn, with its own. Of this and what others ask for, the higher counts.
+    pub fn set_priority(&self, priority: i32) {
+        self.intake.set_priority(&self.key, priority);
+    }
+
     /// Cancelled when the controller stops. A turn may go on to its end; long waits should end early.
     #[must_use]
     pub fn stopping(&self) -> &CancellationToken {
@@ -108,7 +144,7 @@ impl Request {
     }
 }
 
-impl fmt::Debug for Request {
+impl<K: Key> fmt::Debug for Request<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Request({}, {:?}, attempt {})", self.key, self.reason, self.attempt)
     }
@@ -162,6 +198,12 @@ impl ReconcileError {
         self.class == Class::Terminal
     }
 
+    /// Whether the server found what was sent to be wrong, and will again.
+    #[must_use]
+    pub fn is_invalid(&self) -> bool {
+        self.source.downcast_ref::<ApiError>().is_some_and(ApiError::is_invalid)
+    }
+
     /// Whether somebody else was faster.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
@@ -178,6 +220,18 @@ impl ReconcileError {
     #[must_use]
     pub fn full(&self) -> String {
         crate::error_chain(&*self.source)
+    }
+}
+
+impl From<OwnError> for ReconcileError {
+    fn from(error: OwnError) -> Self {
+        Self::terminal(error)
+    }
+}
+
+impl From<PatchError> for ReconcileError {
+    fn from(error: PatchError) -> Self {
+        Self::terminal(error)
     }
 }
 

@@ -1,8 +1,10 @@
 //! What can be asked of the API: a kind and where it lives in paths.
 
+use std::any::TypeId;
 use std::fmt;
 
 use concert_api::{GroupResource, Gvk, ObjectKey};
+use kube::core::ClusterResourceScope;
 
 /// A kind as the API serves it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,6 +28,17 @@ impl Resource {
     #[must_use]
     pub fn cluster(gvk: Gvk, plural: impl Into<String>) -> Self {
         Self { gvk, plural: plural.into(), namespaced: false }
+    }
+
+    /// The kind of a type that knows it.
+    #[must_use]
+    pub fn of<K: kube::Resource<DynamicType = ()>>() -> Self
+    where
+        K::Scope: 'static,
+    {
+        let gvk = Gvk::new(K::group(&()), K::version(&()), K::kind(&()));
+        let namespaced = TypeId::of::<K::Scope>() != TypeId::of::<ClusterResourceScope>();
+        Self { gvk, plural: K::plural(&()).into_owned(), namespaced }
     }
 
     /// Group and plural, all versions alike.
@@ -92,6 +105,16 @@ pub(crate) fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn types_know_their_kind() {
+        use k8s_openapi::api::{apps::v1::Deployment, core::v1::Node};
+        assert_eq!(
+            Resource::of::<Deployment>(),
+            Resource::namespaced(Gvk::new("apps", "v1", "Deployment"), "deployments")
+        );
+        assert_eq!(Resource::of::<Node>(), Resource::cluster(Gvk::new("", "v1", "Node"), "nodes"));
+    }
 
     #[test]
     fn paths_are_those_of_the_api() {

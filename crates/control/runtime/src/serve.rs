@@ -49,6 +49,17 @@ pub enum ServeError {
         #[source]
         source: std::io::Error,
     },
+    /// It is not for everybody.
+    #[error(
+        "cannot use {flag}={address}: what is shown there is for this machine only; write 127.0.0.1:PORT, or allow it \
+         explicitly"
+    )]
+    NotLoopback {
+        /// The flag it came from.
+        flag: String,
+        /// Its value.
+        address: String,
+    },
 }
 
 /// A listener that is bound but does not answer yet.
@@ -77,6 +88,21 @@ impl Endpoint {
         let listener = TcpListener::bind(&full).await.map_err(fail)?;
         let address = listener.local_addr().map_err(fail)?;
         Ok(Some(Self { listener, address }))
+    }
+
+    /// As [`Endpoint::bind`], but only where nobody on another machine gets to.
+    ///
+    /// # Errors
+    /// As [`Endpoint::bind`]; [`ServeError::NotLoopback`] if others could get there.
+    pub async fn bind_loopback(flag: &str, address: &str) -> Result<Option<Self>, ServeError> {
+        let address = if address.starts_with(':') { format!("127.0.0.1{address}") } else { address.to_owned() };
+        let bound = Self::bind(flag, &address).await?;
+        match bound {
+            Some(endpoint) if !endpoint.address.ip().is_loopback() => {
+                Err(ServeError::NotLoopback { flag: flag.to_owned(), address })
+            }
+            bound => Ok(bound),
+        }
     }
 
     /// Where it listens.
@@ -191,29 +217,48 @@ impl Probes {
     }
 
     fn report(title: &str, checks: &BTreeMap<String, Check>, query: &str) -> Page {
-        let excluded: Vec<&str> = query.split('&').filter_map(|pair| pair.strip_prefix("exclude=")).collect();
-        let verbose = query.split('&').any(|pair| pair == "verbose" || pair.starts_with("verbose="));
+        let asked = Asked::read(query);
         let (mut lines, mut passed) = (String::new(), true);
         for (name, check) in checks {
-            let line = if excluded.contains(&name.as_str()) {
+            let line = if asked.excluded.contains(&name.as_str()) {
                 format!("[+]{name} excluded: ok\n")
             } else {
                 match check() {
                     Ok(()) => format!("[+]{name} ok\n"),
                     Err(why) => {
                         passed = false;
+                        let why = if asked.verbose { why.as_str() } else { "reason withheld" };
                         format!("[-]{name} failed: {why}\n")
                     }
                 }
             };
             lines.push_str(&line);
         }
-        let text = match (passed, verbose) {
+        let unknown: Vec<_> = asked.excluded.iter().filter(|name| !checks.contains_key(**name)).collect();
+        if !unknown.is_empty() {
+            lines.push_str(&format!("warn: some checks cannot be excluded: there are none named {unknown:?}\n"));
+        }
+        let text = match (passed, asked.verbose) {
             (true, false) => "ok".to_owned(),
             (true, true) => format!("{lines}{title} check passed\n"),
             (false, _) => format!("{lines}{title} check failed\n"),
         };
         Page { code: if passed { 200 } else { 500 }, kind: "text/plain; charset=utf-8", text }
+    }
+}
+
+/// What the query of a probe asks for.
+struct Asked<'a> {
+    excluded: Vec<&'a str>,
+    /// Reasons may name what strangers should not know: only who asks for them gets them.
+    verbose: bool,
+}
+
+impl<'a> Asked<'a> {
+    fn read(query: &'a str) -> Self {
+        let excluded = query.split('&').filter_map(|pair| pair.strip_prefix("exclude=")).collect();
+        let verbose = query.split('&').any(|pair| pair == "verbose" || pair.starts_with("verbose="));
+        Self { excluded, verbose }
     }
 }
 
@@ -262,8 +307,12 @@ mod tests {
         probes.readiness("provider", || Err("not connected".into()));
         let page = |path: &str, query: &str| probes.page(path, query).map(|page| (page.code, page.text));
         assert_eq!(page("/healthz", ""), Some((200, "ok".into())));
-        let failed = "[+]ping ok\n[-]provider failed: not connected\nreadyz check failed\n";
+        let failed = "[+]ping ok\n[-]provider failed: reason withheld\nreadyz check failed\n";
         assert_eq!(page("/readyz", ""), Some((500, failed.into())));
+        let why = "[+]ping ok\n[-]provider failed: not connected\nreadyz check failed\n";
+        assert_eq!(page("/readyz", "verbose"), Some((500, why.into())));
+        let (code, text) = page("/readyz", "exclude=provider&exclude=nope&verbose=1").unwrap_or_default();
+        assert!(code == 200 && text.contains("excluded: ok") && text.contains("none named [\"nope\"]"), "{text}");
         assert_eq!(page("/readyz", "exclude=provider"), Some((200, "ok".into())));
         assert_eq!(page("/healthz", "verbose"), Some((200, "[+]ping ok\nhealthz check passed\n".into())));
         assert_eq!(page("/readyz/ping", ""), Some((200, "ok".into())));

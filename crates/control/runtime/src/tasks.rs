@@ -53,6 +53,13 @@ impl<T: Send + 'static> TaskGroup<T> {
         Some(Ended { name: self.names.remove(&id).unwrap_or_default(), result })
     }
 
+    /// Forgets the tasks that have ended.
+    pub fn reap(&mut self) {
+        while let Some(ended) = self.tasks.try_join_next_with_id() {
+            self.names.remove(&ended.map_or_else(|error| error.id(), |(id, _)| id));
+        }
+    }
+
     /// Tells all tasks to stop, and waits for them.
     pub async fn stop(&mut self) {
         self.cancel.cancel();

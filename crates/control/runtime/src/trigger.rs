@@ -1,19 +1,26 @@
 //! From a change to the keys that must be reconciled.
 //!
-//! A [`Mapping`] sees the old *and* the new state: when a child moves from one owner to another, both are told. A
-//! [`Predicate`] decides first whether a change matters at all, and knows whether the object was created, changed or
-//! deleted, so that it cannot swallow deletions by accident.
+//! A [`Trigger`] is one thing a controller listens to: a kind, a [`Channel`], or a source of one's own. A [`Mapping`]
+//! sees the old *and* the new state: when a child moves from one owner to another, both are told. A [`Predicate`]
+//! decides first whether a change matters at all, and knows whether the object was created, changed or deleted, so that
+//! it cannot swallow deletions by accident.
 
-use std::collections::BTreeSet;
+use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use concert_api::{Object, ObjectKey};
-use concert_queue::priority;
+use concert_queue::{Call, priority};
+use futures::FutureExt;
 
-use crate::cache::{Change, Origin, Verb};
+use crate::cache::{Change, Informers, Origin, Verb};
+use crate::cluster::Cluster;
+use crate::reconciler::Key;
 use crate::resource::Resource;
-use crate::watch::Scope;
+use crate::scope::Scope;
+use crate::source::{Channel, EventSource, Mailbox, Running, Sink};
 
 /// Which changes matter.
 #[derive(Clone)]
@@ -31,12 +38,24 @@ impl Predicate {
         (self.0)(change)
     }
 
-    /// Updates matter only if the two states differ by `differs`; creations and deletions always matter.
+    /// Updates matter only if the two states differ by `differs`; everything else always matters.
     fn updated(differs: impl Fn(&Object, &Object) -> bool + Send + Sync + 'static) -> Self {
         Self::new(move |change| match (&change.old, &change.new) {
             (Some(old), Some(new)) => differs(old, new),
             _ => true,
         })
+    }
+
+    /// Only these verbs matter.
+    #[must_use]
+    pub fn verbs(verbs: &'static [Verb]) -> Self {
+        Self::new(|change| verbs.contains(&change.verb()))
+    }
+
+    /// Anything changed (`metadata.resourceVersion`): all but a resync.
+    #[must_use]
+    pub fn resource_version_changed() -> Self {
+        Self::updated(|old, new| old.resource_version() != new.resource_version())
     }
 
     /// The spec changed (`metadata.generation`), or the deletion began.
@@ -77,23 +96,51 @@ impl Predicate {
     }
 }
 
-type Map = dyn Fn(&Change) -> Vec<ObjectKey> + Send + Sync;
+type Quick<K> = dyn Fn(&Change) -> Vec<K> + Send + Sync;
+type Slow<K> = dyn Fn(Change) -> Pin<Box<dyn Future<Output = Vec<K>> + Send>> + Send + Sync;
 
 /// From a change to keys.
-#[derive(Clone)]
-pub struct Mapping(Arc<Map>);
+pub struct Mapping<K = ObjectKey>(Map<K>);
 
-impl Mapping {
-    /// Maps a change, with all it knows.
-    pub fn new(map: impl Fn(&Change) -> Vec<ObjectKey> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(map))
+enum Map<K> {
+    /// On the way of the cache's writer.
+    Quick(Arc<Quick<K>>),
+    /// In a task of its own.
+    Slow(Arc<Slow<K>>),
+}
+
+impl<K> Clone for Mapping<K> {
+    fn clone(&self) -> Self {
+        Self(match &self.0 {
+            Map::Quick(map) => Map::Quick(Arc::clone(map)),
+            Map::Slow(map) => Map::Slow(Arc::clone(map)),
+        })
+    }
+}
+
+impl<K> Mapping<K> {
+    /// Maps a change, with all it knows. It runs on the way of the cache's writer: it must be quick and may not wait.
+    pub fn new(map: impl Fn(&Change) -> Vec<K> + Send + Sync + 'static) -> Self {
+        Self(Map::Quick(Arc::new(map)))
     }
 
     /// Maps the old and the new state, each for itself.
-    pub fn each(map: impl Fn(&Object) -> Vec<ObjectKey> + Send + Sync + 'static) -> Self {
+    pub fn each(map: impl Fn(&Object) -> Vec<K> + Send + Sync + 'static) -> Self {
         Self::new(move |change| change.states().flat_map(|object| map(object)).collect())
     }
 
+    /// Maps a change in a task of its own, where it may take its time and ask others. It holds nobody up: changes that
+    /// come meanwhile are folded into one per object, from the state that was mapped last to the latest.
+    pub fn slow<F, Fut>(map: F) -> Self
+    where
+        F: Fn(Change) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Vec<K>> + Send + 'static,
+    {
+        Self(Map::Slow(Arc::new(move |change| Box::pin(map(change)))))
+    }
+}
+
+impl Mapping {
     /// The object's own key.
     #[must_use]
     pub fn own() -> Self {
@@ -103,23 +150,72 @@ impl Mapping {
     /// The owner with `controller: true`, if it is of this kind in any version.
     #[must_use]
     pub fn controller(owner: Resource) -> Self {
-        Self::each(move |object| {
-            let owners = object.owners();
-            let ours = |r: &&concert_api::OwnerReference| {
-                r.is_controller() && r.kind == owner.gvk.kind && r.group() == owner.gvk.group
-            };
-            owners.iter().find(ours).map(|r| owner.key(&object.namespace(), &r.name)).into_iter().collect()
-        })
+        Self::each(move |object| owners(object, &owner, true))
+    }
+
+    /// Every owner of this kind, in any version.
+    #[must_use]
+    pub fn owners(owner: Resource) -> Self {
+        Self::each(move |object| owners(object, &owner, false))
     }
 }
 
-/// One thing a controller listens to.
-#[derive(Clone)]
-pub struct Trigger {
-    pub(crate) scope: Scope,
-    pub(crate) mapping: Mapping,
+fn owners(object: &Object, owner: &Resource, controlling: bool) -> Vec<ObjectKey> {
+    let references = object.owners();
+    let ours = |r: &&concert_api::OwnerReference| {
+        (r.is_controller() || !controlling) && r.kind == owner.gvk.kind && r.group() == owner.gvk.group
+    };
+    references.iter().filter(ours).map(|r| owner.key(&object.namespace(), &r.name)).collect()
+}
+
+/// How urgent the keys of a source are. The larger, the sooner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Priorities {
+    /// Those of objects that were found there, not seen to come.
+    pub initial: i32,
+    /// Those of objects that are only looked at again.
+    pub resync: i32,
+    /// Those of changes and events.
+    pub event: i32,
+}
+
+impl Default for Priorities {
+    /// controller-runtime's: -100, -100 and 0.
+    fn default() -> Self {
+        Self { initial: priority::INITIAL, resync: priority::RESYNC, event: priority::EVENT }
+    }
+}
+
+/// What a controller does when the kind of a source is missing, or we may not read it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenMissing {
+    /// It says so and waits, however long: its workers begin when the kind is there.
+    #[default]
+    Wait,
+    /// It ends with an error, as it does when the source is not complete within the time for that.
+    Fail,
+    /// Its workers begin without it; it joins when it is there.
+    Optional,
+}
+
+/// One thing a controller listens to, and how.
+pub struct Trigger<K: Key = ObjectKey> {
+    pub(crate) origin: Listening<K>,
+    /// Of another cluster than the process's own.
+    pub(crate) informers: Option<Informers>,
+    pub(crate) mapping: Mapping<K>,
     pub(crate) predicates: Vec<Predicate>,
     pub(crate) role: Role,
+    pub(crate) priorities: Priorities,
+    pub(crate) missing: WhenMissing,
+    pub(crate) resync: Option<Duration>,
+}
+
+/// Where changes come from.
+pub(crate) enum Listening<K: Key> {
+    Kind(Scope),
+    Channel(Arc<Mailbox>),
+    Custom(String, Box<dyn FnOnce(Sink<K>) -> Running + Send>),
 }
 
 /// What a source is to its controller.
@@ -130,39 +226,143 @@ pub(crate) enum Role {
     Watches,
 }
 
-/// Keys to be reconciled, how urgently and why.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    pub(crate) keys: BTreeSet<ObjectKey>,
-    pub(crate) priority: i32,
-    pub(crate) reason: &'static str,
-    /// The revision that was watched coming: if a turn wrote it itself, it need not be told.
-    pub(crate) revision: Option<u64>,
+impl<K: Key> Trigger<K> {
+    fn of(origin: Listening<K>, mapping: Mapping<K>, role: Role) -> Self {
+        let (priorities, missing) = (Priorities::default(), WhenMissing::default());
+        let (informers, resync) = (None, None);
+        Self { origin, informers, mapping, predicates: Vec::new(), role, priorities, missing, resync }
+    }
+
+    pub(crate) fn kind_as(scope: Scope, mapping: Mapping<K>, role: Role) -> Self {
+        Self::of(Listening::Kind(scope), mapping, role)
+    }
+
+    /// The objects of a kind: `mapping` says which keys a change concerns.
+    pub fn kind(scope: impl Into<Scope>, mapping: Mapping<K>) -> Self {
+        Self::kind_as(scope.into(), mapping, Role::Watches)
+    }
+
+    /// Events from outside: `mapping` says which keys one concerns.
+    pub fn channel(channel: &Channel, mapping: Mapping<K>) -> Self {
+        Self::of(Listening::Channel(channel.open()), mapping, Role::Watches)
+    }
+
+    /// A source of one's own; its name is for messages.
+    pub fn source(name: impl Into<String>, source: impl EventSource<K>) -> Self {
+        let run = Box::new(|sink| Box::pin(source.run(sink)) as Running);
+        Self::of(Listening::Custom(name.into(), run), Mapping::new(|_| Vec::new()), Role::Watches)
+    }
+
+    /// Changes matter only if `predicate` holds.
+    #[must_use]
+    pub fn when(mut self, predicate: Predicate) -> Self {
+        self.predicates.push(predicate);
+        self
+    }
+
+    /// How urgent its keys are.
+    #[must_use]
+    pub fn priorities(self, priorities: Priorities) -> Self {
+        Self { priorities, ..self }
+    }
+
+    /// What happens if the kind is missing or forbidden.
+    #[must_use]
+    pub fn when_missing(self, missing: WhenMissing) -> Self {
+        Self { missing, ..self }
+    }
+
+    /// Every object is looked at again once in this time (a tenth more or less), spread over it, from the cache.
+    #[must_use]
+    pub fn resync(self, period: Duration) -> Self {
+        Self { resync: Some(period), ..self }
+    }
+
+    /// The objects are those of another cluster than the process's own.
+    #[must_use]
+    pub fn in_cluster(self, cluster: &Cluster) -> Self {
+        Self { informers: Some(cluster.informers().clone()), ..self }
+    }
+
+    /// Splits it into where changes come from and what is made of them.
+    pub(crate) fn split(self) -> (Listening<K>, Fire<K>) {
+        let Self { origin, mapping, predicates, role, priorities, .. } = self;
+        let name = match &origin {
+            Listening::Kind(scope) => scope.to_string(),
+            Listening::Channel(_) => "a channel".to_owned(),
+            Listening::Custom(name, _) => name.clone(),
+        };
+        (origin, Fire { name, mapping, predicates, role, priorities })
+    }
 }
 
-impl Trigger {
-    /// What a change asks for. A predicate or mapping that panics costs this change, not the watch.
-    pub(crate) fn fire(&self, change: &Change) -> Wanted {
-        let keys = catch_unwind(AssertUnwindSafe(|| {
-            let matters = self.predicates.iter().all(|predicate| predicate.holds(change));
-            if matters { (self.mapping.0)(change).into_iter().collect() } else { BTreeSet::new() }
-        }));
-        let keys = keys.unwrap_or_else(|_| {
-            tracing::error!(scope = %self.scope, key = %change.key, "a predicate or mapping panicked");
-            BTreeSet::new()
-        });
-        let (priority, reason) = match (self.role, change.verb()) {
-            _ if change.origin == Origin::Initial => (priority::INITIAL, "initial"),
-            (Role::For, Verb::Created) => (priority::EVENT, "created"),
-            (Role::For, Verb::Updated) => (priority::EVENT, "updated"),
-            (Role::For, Verb::Deleted) => (priority::EVENT, "deleted"),
-            (Role::Owns, _) => (priority::EVENT, "owned object changed"),
-            (Role::Watches, _) => (priority::EVENT, "watched object changed"),
+/// What is made of the changes of a source.
+pub(crate) struct Fire<K> {
+    pub(crate) name: String,
+    mapping: Mapping<K>,
+    predicates: Vec<Predicate>,
+    role: Role,
+    pub(crate) priorities: Priorities,
+}
+
+impl<K: Key> Fire<K> {
+    pub(crate) fn is_slow(&self) -> bool {
+        matches!(self.mapping.0, Map::Slow(_))
+    }
+
+    /// Whether a change matters. A predicate that panics costs this change, not the watch.
+    pub(crate) fn matters(&self, change: &Change) -> bool {
+        let holds = || self.predicates.iter().all(|predicate| predicate.holds(change));
+        catch_unwind(AssertUnwindSafe(holds)).unwrap_or_else(|_| {
+            self.complain(&change.key, "predicate");
+            false
+        })
+    }
+
+    /// The keys that a change asks for, each once, in order. A slow mapping is not asked here.
+    pub(crate) fn quick(&self, change: &Change) -> Vec<K> {
+        let Map::Quick(map) = &self.mapping.0 else { return Vec::new() };
+        let keys = catch_unwind(AssertUnwindSafe(|| map(change)));
+        keys.map(in_order).unwrap_or_else(|_| self.complain(&change.key, "mapping"))
+    }
+
+    /// [`Fire::quick`] for any mapping.
+    pub(crate) async fn map(&self, change: Change) -> Vec<K> {
+        let Map::Slow(map) = &self.mapping.0 else { return self.quick(&change) };
+        let key = change.key.clone();
+        // The function itself may panic before there is a future.
+        let keys = AssertUnwindSafe(async { map(change).await }).catch_unwind().await;
+        keys.map(in_order).unwrap_or_else(|_| self.complain(&key, "mapping"))
+    }
+
+    fn complain(&self, key: &ObjectKey, what: &str) -> Vec<K> {
+        tracing::error!(source = self.name, key = %key, "a {what} panicked: this change is lost on its controller");
+        Vec::new()
+    }
+
+    /// How urgent a change is, and why.
+    pub(crate) fn call(&self, change: &Change) -> Call {
+        let Priorities { initial, resync, event } = self.priorities;
+        let (priority, reason) = match (change.origin, self.role, change.verb()) {
+            (Origin::Initial, ..) => (initial, "initial"),
+            (Origin::Resync, ..) => (resync, "resync"),
+            (Origin::External, ..) => (event, "external event"),
+            (Origin::Watched | Origin::Relisted, Role::For, Verb::Created) => (event, "created"),
+            (Origin::Watched | Origin::Relisted, Role::For, Verb::Updated | Verb::Generic) => (event, "updated"),
+            (Origin::Watched | Origin::Relisted, Role::For, Verb::Deleted) => (event, "deleted"),
+            (Origin::Watched | Origin::Relisted, Role::Owns, _) => (event, "owned object changed"),
+            (Origin::Watched | Origin::Relisted, Role::Watches, _) => (event, "watched object changed"),
         };
         // A relist folds several changes into one, perhaps somebody else's with ours: only single ones are known.
         let watched = change.new.as_ref().filter(|_| change.origin == Origin::Watched);
-        Wanted { keys, priority, reason, revision: watched.and_then(|object| object.revision()) }
+        Call { priority, reason, revision: watched.and_then(|object| object.revision()) }
     }
+}
+
+fn in_order<K: Ord>(mut keys: Vec<K>) -> Vec<K> {
+    keys.sort();
+    keys.dedup();
+    keys
 }
 
 #[cfg(test)]
@@ -186,9 +386,10 @@ mod tests {
     }
 
     fn fire(mapping: Mapping, predicates: Vec<Predicate>, change: &Change) -> Vec<String> {
-        let scope = Resource::namespaced(Gvk::new("", "v1", "Pod"), "pods").into();
-        let trigger = Trigger { scope, mapping, predicates, role: Role::Owns };
-        trigger.fire(change).keys.iter().map(ToString::to_string).collect()
+        let scope = Scope::from(Resource::namespaced(Gvk::new("", "v1", "Pod"), "pods"));
+        let (_, fire) = Trigger { predicates, ..Trigger::kind(scope, mapping) }.split();
+        let keys = if fire.matters(change) { fire.quick(change) } else { Vec::new() };
+        keys.iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -221,6 +422,36 @@ mod tests {
         assert!(holds(Predicate::labels_changed().or(Predicate::generation_changed()), &update));
         assert!(!holds(Predicate::labels_changed().and(Predicate::generation_changed()), &update));
         assert!(holds(Predicate::labels_changed().not(), &update));
+    }
+
+    #[test]
+    fn verbs_and_origins_can_be_told_apart() {
+        let one = object(r#""resourceVersion":"1""#);
+        let all = [
+            (change(None, Some(one.clone())), Verb::Created),
+            (change(Some(one.clone()), Some(object(r#""resourceVersion":"2""#))), Verb::Updated),
+            (change(Some(one.clone()), None), Verb::Deleted),
+            (Change { origin: Origin::External, ..change(None, Some(one.clone())) }, Verb::Generic),
+        ];
+        for (change, verb) in &all {
+            assert_eq!(change.verb(), *verb);
+            assert!(Predicate::resource_version_changed().holds(change));
+            assert_eq!(
+                Predicate::verbs(&[Verb::Generic, Verb::Deleted]).holds(change),
+                !matches!(verb, Verb::Created | Verb::Updated)
+            );
+        }
+        let resync = Change { origin: Origin::Resync, ..change(Some(one.clone()), Some(one)) };
+        assert!(!Predicate::resource_version_changed().holds(&resync));
+        assert!(Predicate::new(|change| change.origin == Origin::Resync).holds(&resync));
+    }
+
+    #[test]
+    fn any_owner_is_told_where_that_is_asked_for_and_each_key_once() {
+        let files = Resource::namespaced(Gvk::new("x.dev", "v1", "File"), "files");
+        let owned = change(Some(owned_by("x.dev/v1", "b", false)), Some(owned_by("x.dev/v1", "b", false)));
+        assert!(fire(Mapping::controller(files.clone()), vec![], &owned).is_empty());
+        assert_eq!(fire(Mapping::owners(files), vec![], &owned), ["n/b"]);
     }
 
     #[test]

@@ -8,16 +8,16 @@ mod resume;
 
 use std::time::Duration;
 
-use concert_api::{Object, ObjectKey};
+use bytes::Bytes;
+use concert_api::{Glance, Object, ObjectKey, ParseError};
 use concert_world::{Delivery, Flow};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use tokio::time::Instant;
 
-pub(crate) use frame::ingest;
-
 use crate::client::{ApiError, Client, Selection};
 use crate::resource::Resource;
+use crate::scope::Form;
 use frame::{Frame, Lines};
 use resume::{Happened, Resume, Step};
 
@@ -25,40 +25,46 @@ use resume::{Happened, Resume, Step};
 const WATCH_SECONDS: u64 = 290;
 /// A watch that is silent for longer than it could live is dead: the connection was lost without a word.
 const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS + 30);
+/// A list sent as events begins at once; who is silent for longer does not know what was asked.
+const LIST_SILENCE: Duration = Duration::from_secs(30);
+/// How a list is asked for as events: consistent, and closed by a bookmark.
+const LIST_AS_EVENTS: &str = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
 
-/// What is watched.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Scope {
+/// What one watch asks for.
+#[derive(Clone, Debug)]
+pub struct Subject {
     /// The kind.
     pub resource: Resource,
     /// Which of its objects.
     pub selection: Selection,
+    /// How much of each.
+    pub form: Form,
 }
 
-impl Scope {
-    /// All objects of a kind.
+impl Subject {
+    /// All objects of a kind, in full.
     #[must_use]
     pub fn all(resource: Resource) -> Self {
-        Self { resource, selection: Selection::default() }
+        Self { resource, selection: Selection::default(), form: Form::Full }
     }
 }
 
-impl From<Resource> for Scope {
-    fn from(resource: Resource) -> Self {
-        Self::all(resource)
-    }
+/// An object as it came: nobody has looked at more of it than tells whether it is known already.
+#[derive(Clone, Debug)]
+pub struct Arrived {
+    /// Whose it is, and which version.
+    pub glance: Glance,
+    /// Its JSON; a part of the memory of what it came with.
+    pub bytes: Bytes,
 }
 
-impl std::fmt::Display for Scope {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Selection { namespace, labels, fields } = &self.selection;
-        write!(f, "{}", self.resource.group_resource())?;
-        for (name, value) in [("namespace", namespace), ("labels", labels), ("fields", fields)] {
-            if !value.is_empty() {
-                write!(f, " {name}={value}")?;
-            }
-        }
-        Ok(())
+impl Arrived {
+    /// The object, without `managedFields`, in memory of its own.
+    ///
+    /// # Errors
+    /// It is not an object.
+    pub fn object(&self, resource: &Resource) -> Result<Object, ParseError> {
+        Object::lean(&self.bytes, &resource.gvk)
     }
 }
 
@@ -68,13 +74,13 @@ pub enum Event {
     /// A list begins: forget what is not in it once it is complete.
     Reset,
     /// An object of the list.
-    Listed(Object),
+    Listed(Arrived),
     /// The list is complete, as of this resourceVersion.
     Complete(String),
     /// An object was created or changed.
-    Applied(Object),
+    Applied(Arrived),
     /// An object is gone; its last state.
-    Deleted(Object),
+    Deleted(Arrived),
     /// Everything up to this resourceVersion was delivered.
     Progress(String),
     /// The watch is in trouble and will try again by itself.
@@ -107,9 +113,11 @@ impl std::fmt::Display for Trouble {
 #[derive(Debug)]
 pub struct Watch {
     client: Client,
-    scope: Scope,
+    subject: Subject,
     resume: Resume,
     stage: Stage,
+    /// A list sent as events broke off: the next one is asked for in pages, in case it always does.
+    broken_off: bool,
 }
 
 #[derive(Debug)]
@@ -119,16 +127,16 @@ enum Stage {
     /// A page of a list is being handed out; the token of the next.
     Paging { items: std::vec::IntoIter<bytes::Bytes>, next: Option<String>, resource_version: String },
     /// A watch is open.
-    Streaming { body: Body, lines: Lines, since: Instant, last: Instant },
+    Streaming { body: Body, lines: Lines, since: Instant, last: Instant, listing: bool },
 }
 
 impl Watch {
-    /// A watch of `scope`. Its first list is consistent: it is not answered from a cache that may lag behind what an
+    /// A watch of `subject`. Its first list is consistent: it is not answered from a cache that may lag behind what an
     /// earlier life of this process wrote.
     #[must_use]
-    pub fn new(client: Client, scope: Scope) -> Self {
+    pub fn new(client: Client, subject: Subject) -> Self {
         let resume = Resume::new(client.world().random.clone());
-        Self { client, scope, resume, stage: Stage::Between }
+        Self { client, subject, resume, stage: Stage::Between, broken_off: false }
     }
 
     /// What happens next. Never ends. Not cancel-safe: whoever drops this future drops the watch with it.
@@ -151,25 +159,35 @@ impl Watch {
                 tokio::time::sleep(wait).await;
                 None
             }
+            Step::List if self.client.lists_as_events() && !self.broken_off => {
+                if let Some(trouble) = self.open(LIST_AS_EVENTS, true).await {
+                    return Some(trouble);
+                }
+                matches!(self.stage, Stage::Streaming { .. }).then_some(Event::Reset)
+            }
             Step::List => {
                 let (items, resource_version) = (Vec::new().into_iter(), String::new());
                 self.stage = Stage::Paging { items, next: Some(String::new()), resource_version };
                 Some(Event::Reset)
             }
-            Step::Watch(from) => self.open(&from).await,
+            Step::Watch(from) => self.open(&format!("resourceVersion={from}"), false).await,
         }
     }
 
-    async fn open(&mut self, from: &str) -> Option<Event> {
-        let Scope { resource, selection } = &self.scope;
+    async fn open(&mut self, start: &str, listing: bool) -> Option<Event> {
+        let Subject { resource, selection, form } = &self.subject;
         let mut query = selection.query();
-        query
-            .push(format!("watch=true&allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds={WATCH_SECONDS}"));
+        query.push(format!("watch=true&allowWatchBookmarks=true&{start}&timeoutSeconds={WATCH_SECONDS}"));
         let path = format!("{}?{}", resource.collection(&selection.namespace), query.join("&"));
-        match self.client.open(path, &format!("watch {}", resource.group_resource())).await {
+        match self.client.open(path, &format!("watch {}", resource.group_resource()), *form).await {
             Ok(body) => {
                 let now = Instant::now();
-                self.stage = Stage::Streaming { body, lines: Lines::default(), since: now, last: now };
+                self.stage = Stage::Streaming { body, lines: Lines::default(), since: now, last: now, listing };
+                None
+            }
+            // A server that does not know how to list as events is asked for pages, once and for all.
+            Err(error) if listing && error.is_invalid() => {
+                self.client.list_in_pages();
                 None
             }
             Err(error) => self.failed(&error),
@@ -179,18 +197,20 @@ impl Watch {
     async fn page(&mut self) -> Option<Event> {
         let Stage::Paging { items, next, resource_version } = &mut self.stage else { return None };
         if let Some(item) = items.next() {
-            return match ingest(&self.scope.resource, &item) {
-                Ok(object) => self.deliver("LISTED", object, Event::Listed).await,
+            return match Glance::at(&item) {
+                Ok(glance) => self.deliver("LISTED", Arrived { glance, bytes: item }, Event::Listed).await,
                 Err(error) => Some(Event::Skipped(error.to_string())),
             };
         }
         let Some(token) = next.clone() else {
             let at = std::mem::take(resource_version);
             self.stage = Stage::Between;
+            self.broken_off = false;
             self.resume.note(Happened::Listed(at.clone()));
             return Some(Event::Complete(at));
         };
-        match self.client.list_page(&self.scope.resource, &self.scope.selection, &token).await {
+        let Subject { resource, selection, form } = &self.subject;
+        match self.client.list_page(resource, selection, *form, &token).await {
             Ok(page) => {
                 *items = page.items.into_iter();
                 *next = Some(page.next).filter(|token| !token.is_empty());
@@ -202,13 +222,13 @@ impl Watch {
     }
 
     async fn frame(&mut self) -> Option<Event> {
-        let Stage::Streaming { body, lines, since, last } = &mut self.stage else { return None };
-        let (lived, silent_until) = (since.elapsed(), *last + SILENCE);
+        let Stage::Streaming { body, lines, since, last, listing } = &mut self.stage else { return None };
+        let listing = *listing;
+        let (lived, silent_until) = (since.elapsed(), *last + if listing { LIST_SILENCE } else { SILENCE });
         match lines.next() {
             Ok(Some(line)) => {
                 *last = Instant::now();
-                let frame = frame::read(&self.scope.resource, &line);
-                return self.interpret(frame).await;
+                return self.interpret(frame::read(&line), listing).await;
             }
             Ok(None) => {}
             Err(frame::Endless) => return self.broke("a watch frame does not end".to_owned()),
@@ -221,7 +241,13 @@ impl Watch {
                 None
             }
             Ok(Some(Err(error))) => self.broke(error.to_string()),
+            // It took the question for a plain watch: servers of long ago do.
+            Err(_) if listing => {
+                self.client.list_in_pages();
+                self.expired()
+            }
             Ok(None) | Err(_) => {
+                self.broken_off = listing;
                 self.stage = Stage::Between;
                 self.resume.note(Happened::Ended { lived });
                 None
@@ -229,11 +255,20 @@ impl Watch {
         }
     }
 
-    async fn interpret(&mut self, frame: Frame) -> Option<Event> {
+    async fn interpret(&mut self, frame: Frame, listing: bool) -> Option<Event> {
         match frame {
+            Frame::Applied(object) if listing => self.deliver("LISTED", object, Event::Listed).await,
             Frame::Applied(object) => self.deliver("APPLIED", object, Event::Applied).await,
             Frame::Deleted(object) => self.deliver("DELETED", object, Event::Deleted).await,
-            Frame::Bookmark(at) => match self.pass("BOOKMARK", None, &at).await {
+            Frame::Bookmark(at, true) if listing => {
+                if let Stage::Streaming { listing, .. } = &mut self.stage {
+                    *listing = false;
+                }
+                self.resume.note(Happened::Listed(at.clone()));
+                Some(Event::Complete(at))
+            }
+            Frame::Bookmark(..) if listing => None,
+            Frame::Bookmark(at, _) => match self.pass("BOOKMARK", None, &at).await {
                 Flow::Deliver => {
                     self.resume.note(Happened::Seen(at.clone()));
                     Some(Event::Progress(at))
@@ -247,20 +282,15 @@ impl Watch {
     }
 
     /// Lets an object through the valve.
-    async fn deliver(&mut self, kind: &str, object: Object, event: impl FnOnce(Object) -> Event) -> Option<Event> {
-        let at = object.resource_version().into_owned();
-        match self.pass(kind, Some(&object.key()), &at).await {
-            Flow::Deliver => {
-                if kind != "LISTED" {
-                    self.resume.note(Happened::Seen(at));
-                }
-                Some(event(object))
-            }
-            // A lost event still moves the watch on: that is what makes it a gap.
-            Flow::Drop if kind != "LISTED" => {
-                self.resume.note(Happened::Seen(at));
-                None
-            }
+    async fn deliver(&mut self, kind: &str, arrived: Arrived, event: fn(Arrived) -> Event) -> Option<Event> {
+        let Glance { key, resource_version, .. } = &arrived.glance;
+        let flow = self.pass(kind, Some(key), resource_version).await;
+        // A lost event still moves the watch on: that is what makes it a gap.
+        if kind != "LISTED" && matches!(flow, Flow::Deliver | Flow::Drop) {
+            self.resume.note(Happened::Seen(resource_version.clone()));
+        }
+        match flow {
+            Flow::Deliver => Some(event(arrived)),
             flow => self.obstructed(flow),
         }
     }
@@ -271,7 +301,10 @@ impl Watch {
             // A dead process hears nothing more.
             return std::future::pending().await;
         }
-        let watch = self.scope.resource.collection(&self.scope.selection.namespace);
+        if world.valve.is_open() && !world.journal.is_on() {
+            return Flow::Deliver;
+        }
+        let watch = self.subject.resource.collection(&self.subject.selection.namespace);
         let key = key.map(ToString::to_string).unwrap_or_default();
         let flow = world.valve.pass(&Delivery { watch: &watch, event, key: &key, revision }).await;
         world

@@ -1,320 +1,368 @@
 //! From a key to an outcome: takes keys from the queue, runs reconciles, gives outcomes back.
+//!
+//! A controller has a fixed set of workers, each a task that takes one key after the other; the set can be resized.
+//! Beside them runs one timekeeper, which moves keys whose time has come and replaces workers that went missing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use concert_api::ObjectKey;
-use concert_queue::{Backoff, Outcome, Queue, Settings, Taken};
-use concert_world::World;
+use concert_queue::{Ending, Intake, Landed, Outcome, Taken};
+use concert_world::{Random, World};
 use futures::FutureExt;
-use tokio::sync::Notify;
+use tokio::sync::watch;
+use tokio::task::coop::consume_budget;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use crate::controller::{ControllerError, Panics};
+use crate::engine::KeyFilter;
 use crate::floors::Freshness;
 use crate::metrics::{self, ControllerMetrics};
-use crate::reconciler::{AnyReconciler, ReconcileError, Request};
-use crate::tasks::TaskGroup;
-use crate::trigger::Wanted;
+use crate::reconciler::{AnyReconciler, Key, ReconcileError, Request};
+use crate::tasks::{Ended, TaskGroup};
 
-/// Conflicts are tried again fast: the cache has usually caught up by then.
-const CONFLICT: Backoff = Backoff { base: Duration::from_millis(5), max: Duration::from_secs(5) };
+/// The number of a turn, as a version 4 uuid. It is written only if somebody reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TurnId(u128);
 
-/// So many own writes per key are waited for; an event that never comes must not be remembered for ever.
-const REMEMBERED: usize = 16;
-
-/// Where triggers put keys and workers take them from.
-pub(crate) struct Intake {
-    started: Instant,
-    desk: Mutex<Desk>,
-    work: Notify,
-    metrics: ControllerMetrics,
-}
-
-/// What lies on the desk: all under one lock, so that a change and the end of a turn cannot miss each other.
-struct Desk {
-    queue: Queue<ObjectKey>,
-    flights: BTreeMap<ObjectKey, Flight>,
-    /// Revisions that a turn of the key wrote and whose events are still to come.
-    own: BTreeMap<ObjectKey, BTreeSet<u64>>,
-}
-
-/// A turn that has begun.
-struct Flight {
-    since: Instant,
-    wrote: BTreeSet<u64>,
-    /// Changes that came meanwhile; when the turn has ended, it is known which of them were its own.
-    held: Vec<(u64, i32, &'static str)>,
-}
-
-impl Desk {
-    /// Takes in one key, unless the change is one that a turn of this key made itself.
-    fn add(&mut self, key: ObjectKey, wanted: &Wanted, now: Duration) {
-        if let Some(revision) = wanted.revision {
-            if let Some(flight) = self.flights.get_mut(&key) {
-                flight.held.push((revision, wanted.priority, wanted.reason));
-                return;
-            }
-            if let Some(own) = self.own.get_mut(&key)
-                && own.remove(&revision)
-            {
-                if own.is_empty() {
-                    self.own.remove(&key);
-                }
-                return;
-            }
-        }
-        self.queue.add(key, wanted.priority, wanted.reason, now);
-    }
-
-    fn take(&mut self, now: Duration) -> Option<Taken<ObjectKey>> {
-        let taken = self.queue.pop(now)?;
-        let wrote = self.own.remove(&taken.key).unwrap_or_default();
-        self.flights.insert(taken.key.clone(), Flight { since: Instant::now(), wrote, held: Vec::new() });
-        Some(taken)
-    }
-
-    /// A turn has ended: what others did meanwhile is added, what it did itself is not.
-    fn land(&mut self, key: &ObjectKey, now: Duration) {
-        let Some(Flight { mut wrote, held, .. }) = self.flights.remove(key) else { return };
-        for (revision, priority, reason) in held {
-            if !wrote.remove(&revision) {
-                self.queue.add(key.clone(), priority, reason, now);
-            }
-        }
-        while wrote.len() > REMEMBERED {
-            wrote.pop_first();
-        }
-        if !wrote.is_empty() {
-            self.own.insert(key.clone(), wrote);
-        }
+impl TurnId {
+    fn new(random: &Random) -> Self {
+        let mut bytes = [0; 16];
+        random.fill(&mut bytes);
+        bytes[6] = (bytes[6] & 0x0f) | 0x40;
+        bytes[8] = (bytes[8] & 0x3f) | 0x80;
+        Self(u128::from_be_bytes(bytes))
     }
 }
 
-impl Intake {
-    pub(crate) fn new(settings: Settings, metrics: ControllerMetrics) -> Self {
-        let desk = Desk { queue: Queue::new(settings), flights: BTreeMap::new(), own: BTreeMap::new() };
-        Self { started: Instant::now(), desk: Mutex::new(desk), work: Notify::new(), metrics }
+impl fmt::Display for TurnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = |shift: u32, digits: u32| (self.0 >> shift) & ((1 << (digits * 4)) - 1);
+        write!(
+            f,
+            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
+            part(96, 8),
+            part(80, 4),
+            part(64, 4),
+            part(48, 4),
+            part(0, 12)
+        )
+    }
+}
+
+/// What a controller that cannot go on says, once.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Failing {
+    why: Arc<Mutex<Option<ControllerError>>>,
+    failed: CancellationToken,
+}
+
+impl Failing {
+    /// The first failure counts.
+    pub(crate) fn fail(&self, error: ControllerError) {
+        self.why.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.failed.cancel();
     }
 
-    fn now(&self) -> Duration {
-        self.started.elapsed()
+    /// Resolves when it cannot go on.
+    pub(crate) async fn failed(&self) {
+        self.failed.cancelled().await;
     }
 
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes in what a change asks for.
-    pub(crate) fn add(&self, mut wanted: Wanted) {
-        let keys = std::mem::take(&mut wanted.keys);
-        if keys.is_empty() {
-            return;
-        }
-        self.metrics.added(keys.len());
-        let now = self.now();
-        let mut desk = self.desk();
-        for key in keys {
-            desk.add(key, &wanted, now);
-        }
-        drop(desk);
-        self.work.notify_one();
-    }
-
-    /// The turn of `key` wrote this revision.
-    pub(crate) fn wrote(&self, key: &ObjectKey, revision: u64) {
-        if let Some(flight) = self.desk().flights.get_mut(key) {
-            flight.wrote.insert(revision);
-        }
-    }
-
-    /// The keys in flight, in order.
-    pub(crate) fn in_flight(&self) -> Vec<ObjectKey> {
-        self.desk().flights.keys().cloned().collect()
-    }
-
-    /// How many keys are ready, and how many wait.
-    pub(crate) fn depth(&self) -> (usize, usize) {
-        let desk = self.desk();
-        (desk.queue.len(), desk.queue.waiting())
-    }
-
-    /// Sets the gauges that are only looked at when somebody asks.
-    pub(crate) fn observe(&self) {
-        let (flights, depths) = {
-            let desk = self.desk();
-            let flights: Vec<Duration> = desk.flights.values().map(|flight| flight.since.elapsed()).collect();
-            (flights, desk.queue.depths().clone())
-        };
-        self.metrics.observe(&depths, &flights);
+    /// Why it could not go on.
+    pub(crate) fn why(&self) -> Option<ControllerError> {
+        self.why.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 /// The workers of one controller.
-pub(crate) struct Workers {
+pub(crate) struct Workers<K: Key> {
     pub(crate) name: Arc<str>,
-    pub(crate) count: usize,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) backoff: Backoff,
-    pub(crate) intake: Arc<Intake>,
-    pub(crate) freshness: Arc<Freshness>,
-    pub(crate) reconciler: Arc<dyn AnyReconciler>,
+    pub(crate) slow_after: Duration,
+    pub(crate) panics: Panics,
+    pub(crate) intake: Arc<Intake<K>>,
+    pub(crate) started: Instant,
+    pub(crate) freshness: Arc<Freshness<K>>,
+    pub(crate) reconciler: Arc<dyn AnyReconciler<K>>,
     pub(crate) metrics: ControllerMetrics,
     pub(crate) world: World,
+    pub(crate) failing: Failing,
+    /// Which keys are this process's to work on; all if there is none.
+    pub(crate) ours: Option<KeyFilter>,
 }
 
 /// How one turn ended.
-struct Turn {
-    key: ObjectKey,
-    took: Duration,
-    end: End,
-}
-
 enum End {
     Finished(Result<Outcome, ReconcileError>),
     Panicked(String),
     TimedOut(Duration),
 }
 
-impl Workers {
-    /// Works until `cancel`, then lets what is in flight come to its end. Dropping the future aborts it.
-    pub(crate) async fn run(self, cancel: CancellationToken) {
-        let mut turns: TaskGroup<Turn> = TaskGroup::new(cancel.clone());
-        while !cancel.is_cancelled() {
-            self.start_turns(&mut turns);
-            let wake = self.intake.desk().queue.next_wake().map(|at| self.intake.started + at);
-            let due = async {
-                match wake {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
+impl<K: Key> Workers<K> {
+    /// Works until `cancel`, then lets what is in flight come to its end. Dropping the future aborts it. Where `halt`
+    /// comes first, turns end where they are and their keys wait for the next time: gives `true` then.
+    pub(crate) async fn run(
+        self: Arc<Self>,
+        mut count: watch::Receiver<usize>,
+        cancel: CancellationToken,
+        halt: impl Future<Output = ()>,
+    ) -> bool {
+        let mut halt = std::pin::pin!(halt);
+        let mut tasks: TaskGroup = TaskGroup::new(cancel.clone());
+        let mut live = BTreeSet::new();
+        let mut due = self.intake.tick();
+        self.hire(&mut tasks, &mut live, *count.borrow_and_update());
+        loop {
             tokio::select! {
                 biased;
-                () = cancel.cancelled() => {}
-                Some(ended) = turns.join_next() => self.land(ended.result),
-                () = self.intake.work.notified(), if turns.len() < self.count => {}
-                () = due, if turns.len() < self.count => {}
+                () = cancel.cancelled() => break,
+                () = &mut halt => {
+                    tasks.abort().await;
+                    self.put_back();
+                    return true;
+                }
+                Some(ended) = tasks.join_next() => {
+                    self.left(&ended, &mut live);
+                    self.hire(&mut tasks, &mut live, *count.borrow());
+                }
+                Ok(()) = count.changed() => self.hire(&mut tasks, &mut live, *count.borrow_and_update()),
+                earlier = self.intake.earlier_than(due) => due = Some(earlier),
+                () = sleep_until(due.map(|due| self.started + due)) => due = self.intake.tick(),
             }
         }
-        while let Some(ended) = turns.join_next().await {
-            self.land(ended.result);
-        }
-        self.intake.desk().queue.clear();
+        self.intake.close();
+        while tasks.join_next().await.is_some() {}
+        self.intake.clear();
+        false
     }
 
-    fn start_turns(&self, turns: &mut TaskGroup<Turn>) {
-        while turns.len() < self.count {
-            let Some(taken) = self.intake.desk().take(self.intake.now()) else { return };
-            self.metrics.taken(taken.waited);
-            let name = taken.key.to_string();
-            turns.spawn(name, self.turn(taken, turns.token().clone()));
+    /// The keys of turns that were ended where they were.
+    fn put_back(&self) {
+        let keys: Vec<K> = self.intake.look(|desk, now| desk.flights(now).map(|(key, _)| key.clone()).collect());
+        for key in keys {
+            self.metrics.interrupted();
+            self.intake.land(&key, Ending::Outcome(Outcome::After(Duration::ZERO)), 0.0);
         }
     }
 
-    /// One turn of one key, fenced: whatever happens inside, it comes back with an end.
-    fn turn(&self, taken: Taken<ObjectKey>, stopping: CancellationToken) -> impl Future<Output = Turn> + Send + use<> {
-        let id = self.world.random.uuid();
-        // Of the level of errors, so that even these say what they are about.
-        let span = tracing::error_span!(
-            "reconcile", controller = %self.name, namespace = %taken.key.namespace, name = %taken.key.name, id,
-            reason = taken.reason, attempt = taken.failures,
-        );
-        let (freshness, intake) = (Arc::clone(&self.freshness), Arc::clone(&self.intake));
-        let reconciler = Arc::clone(&self.reconciler);
-        let (timeout, started, key) = (self.timeout, Instant::now(), taken.key.clone());
-        self.world
-            .journal
-            .record("reconcile", || format!("{} {} {} #{}", self.name, key, taken.reason, taken.failures));
-        let work = async move {
-            let stale = !freshness.catch_up(&taken.key).await;
-            let Taken { key, priority, failures: attempt, reason, .. } = taken;
-            let request = Request { key, priority, attempt, reason, id, freshness, intake, stale, stopping };
-            reconciler.reconcile_boxed(&request).await
+    /// Sees to it that workers `0..count` are there, and no others for longer than their turn.
+    fn hire(self: &Arc<Self>, tasks: &mut TaskGroup, live: &mut BTreeSet<usize>, count: usize) {
+        self.metrics.workers(count);
+        self.intake.set_limit(count);
+        for worker in 0..count {
+            if live.insert(worker) {
+                let stopping = tasks.token().clone();
+                tasks.spawn(worker.to_string(), Arc::clone(self).work(worker, stopping));
+            }
+        }
+    }
+
+    fn left(&self, ended: &Ended<()>, live: &mut BTreeSet<usize>) {
+        if let Ok(worker) = ended.name.parse() {
+            live.remove(&worker);
+        }
+        if let Err(error) = &ended.result {
+            // Reconciles are fenced: this is a fault of ours, and must not cost the controller its workers.
+            tracing::error!(controller = %self.name, error = %error, "a worker died and is replaced");
+        }
+    }
+
+    /// One worker: turn after turn until it is sent home.
+    async fn work(self: Arc<Self>, worker: usize, stopping: CancellationToken) {
+        while let Some(taken) = self.intake.take(worker).await {
+            // Asked when it is in flight: who hands keys over first closes the filter, then waits for flights. Should
+            // the key come to this process, it is told again.
+            if self.ours.as_ref().is_none_or(|ours| ours(&taken.key.to_string())) {
+                self.turn(taken, &stopping).await;
+            } else {
+                self.intake.land(&taken.key, Ending::Outcome(Outcome::Done), 0.0);
+            }
+            // Turns that never wait would keep everybody else from running.
+            consume_budget().await;
+        }
+    }
+
+    /// One turn of one key, in its span.
+    async fn turn(&self, taken: Taken<K>, stopping: &CancellationToken) {
+        self.metrics.taken(taken.waited);
+        let id = TurnId::new(&self.world.random);
+        let span = self.span(&taken, id);
+        let (name, key) = (&self.name, &taken.key);
+        self.world.journal.record("reconcile", || format!("{name} {key} {} #{}", taken.reason, taken.failures));
+        let whole = async {
+            let (started, key) = (Instant::now(), taken.key.clone());
+            let end = self.fenced(taken, id, stopping).await;
+            self.land(&key, end, started.elapsed());
         };
-        let fenced = AssertUnwindSafe(work).catch_unwind();
-        async move {
-            let ended = match timeout {
-                Some(limit) => tokio::time::timeout(limit, fenced).await.map_err(|_| limit),
-                None => Ok(fenced.await),
-            };
-            let end = match ended {
-                Ok(Ok(result)) => End::Finished(result),
-                Ok(Err(panic)) => End::Panicked(panic_text(&*panic)),
-                Err(limit) => End::TimedOut(limit),
-            };
-            Turn { key, took: started.elapsed(), end }
+        whole.instrument(span).await;
+    }
+
+    /// Of the level of errors, so that even these say what they are about.
+    fn span(&self, taken: &Taken<K>, id: TurnId) -> tracing::Span {
+        let (reason, attempt) = (taken.reason, taken.failures);
+        match (&taken.key as &dyn Any).downcast_ref::<ObjectKey>() {
+            Some(ObjectKey { namespace, name }) => tracing::error_span!(
+                "reconcile", controller = %self.name, namespace = %namespace, name = %name, %id, reason, attempt,
+                priority = taken.priority,
+            ),
+            None => tracing::error_span!(
+                "reconcile", controller = %self.name, key = %taken.key, %id, reason, attempt, priority = taken.priority,
+            ),
         }
-        .instrument(span)
+    }
+
+    /// Whatever happens inside, it comes back with an end.
+    async fn fenced(&self, taken: Taken<K>, id: TurnId, stopping: &CancellationToken) -> End {
+        let work = async {
+            let stale = !self.freshness.catch_up(&taken.key).await;
+            let (freshness, intake) = (Arc::clone(&self.freshness), Arc::clone(&self.intake));
+            let Taken { key, priority, failures: attempt, reason, .. } = taken;
+            let stopping = stopping.clone();
+            let request = Request { key, priority, attempt, reason, id, freshness, intake, stale, stopping };
+            self.reconciler.reconcile_boxed(&request).await
+        };
+        let fenced = self.patient(AssertUnwindSafe(work).catch_unwind());
+        let ended = match self.timeout {
+            Some(limit) => tokio::time::timeout(limit, fenced).await.map_err(|_| limit),
+            None => Ok(fenced.await),
+        };
+        match ended {
+            Ok(Ok(result)) => End::Finished(result),
+            Ok(Err(panic)) => End::Panicked(panic_text(&*panic)),
+            Err(limit) => End::TimedOut(limit),
+        }
+    }
+
+    /// Says when a turn takes long, less and less often: one that never ends must not be silent.
+    async fn patient<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        let (mut next, mut so_far) = (self.slow_after, Duration::ZERO);
+        loop {
+            if let Ok(ended) = tokio::time::timeout(next, &mut work).await {
+                return ended;
+            }
+            so_far += next;
+            tracing::warn!(seconds = so_far.as_secs_f64(), "reconcile is still running");
+            next *= 2;
+        }
     }
 
     /// Gives the outcome of a turn back to the queue.
-    fn land(&self, ended: Result<Turn, tokio::task::JoinError>) {
-        let Ok(Turn { key, took, end }) = ended else { return };
-        let span = tracing::error_span!("reconcile", controller = %self.name, key = %key);
-        let _entered = span.enter();
-        let now = self.intake.now();
-        self.intake.desk().land(&key, now);
-        let (result, next) = match end {
-            End::Finished(Ok(outcome)) => self.succeeded(&key, outcome, now),
-            End::Finished(Err(error)) => self.failed(&key, &error, now),
+    fn land(&self, key: &K, end: End, took: Duration) {
+        let result = match &end {
+            End::Finished(Ok(Outcome::Done)) => metrics::Result::Success,
+            End::Finished(Ok(Outcome::After(_))) => metrics::Result::RequeueAfter,
+            End::Finished(Ok(Outcome::Backoff)) => metrics::Result::Requeue,
+            End::Finished(Err(error)) if error.is_conflict() => metrics::Result::Requeue,
+            End::Finished(Err(_)) | End::Panicked(_) | End::TimedOut(_) => metrics::Result::Error,
+        };
+        let ending = self.ending(key, end);
+        let landed = self.intake.land(key, ending, self.random(ending));
+        self.count(ending, landed);
+        self.metrics.finished(result, took);
+        self.world.journal.record("reconciled", || format!("{} {key} {}", self.name, self.words(ending, landed)));
+    }
+
+    /// What an end means, said to those who read logs.
+    fn ending(&self, key: &K, end: End) -> Ending {
+        match end {
+            End::Finished(Ok(outcome)) => Ending::Outcome(outcome),
+            End::Finished(Err(error)) => self.failed(&error),
             End::Panicked(why) => {
                 self.metrics.panicked();
                 tracing::error!(why, "reconcile panicked");
-                self.retry(&key, self.backoff, Duration::ZERO, now)
+                if self.panics == Panics::Fail {
+                    let (controller, key) = (self.name.to_string(), key.to_string());
+                    self.failing.fail(ControllerError::Panicked { controller, key, why });
+                }
+                Ending::Failed(Duration::ZERO)
             }
             End::TimedOut(limit) => {
                 self.metrics.timed_out();
                 tracing::error!(seconds = limit.as_secs_f64(), "reconcile took too long");
-                self.retry(&key, self.backoff, Duration::ZERO, now)
+                Ending::Failed(Duration::ZERO)
             }
-        };
-        self.metrics.finished(result, took);
-        self.world.journal.record("reconciled", || format!("{} {key} {next}", self.name));
-    }
-
-    fn succeeded(&self, key: &ObjectKey, outcome: Outcome, now: Duration) -> (metrics::Result, String) {
-        let result = match outcome {
-            Outcome::Done => metrics::Result::Success,
-            Outcome::After(_) => metrics::Result::RequeueAfter,
-            Outcome::Backoff => metrics::Result::Requeue,
-        };
-        if outcome != Outcome::Done {
-            self.metrics.retried();
         }
-        self.intake.desk().queue.done(key, outcome, now);
-        (result, format!("{outcome:?}"))
     }
 
-    fn failed(&self, key: &ObjectKey, error: &ReconcileError, now: Duration) -> (metrics::Result, String) {
-        let why = error.full();
+    fn failed(&self, error: &ReconcileError) -> Ending {
+        let at_least = error.retry_after().unwrap_or_default();
         if error.is_terminal() {
             self.metrics.terminal();
-            tracing::error!(error = why, "reconcile failed for good");
-            self.intake.desk().queue.done(key, Outcome::Done, now);
-            return (metrics::Result::Error, format!("terminal: {why}"));
+            tracing::error!(error = error.full(), "reconcile failed for good");
+            Ending::Terminal
+        } else if error.is_conflict() {
+            tracing::debug!(error = error.full(), "somebody else was faster");
+            Ending::Conflict(at_least)
+        } else {
+            tracing::warn!(error = error.full(), "reconcile failed");
+            Ending::Failed(at_least)
         }
-        let at_least = error.retry_after().unwrap_or_default();
-        if error.is_conflict() {
-            tracing::debug!(error = why, "somebody else was faster");
-            let (_, next) = self.retry(key, CONFLICT, at_least, now);
-            return (metrics::Result::Requeue, next);
-        }
-        tracing::warn!(error = why, "reconcile failed");
-        self.retry(key, self.backoff, at_least, now)
     }
 
-    fn retry(&self, key: &ObjectKey, backoff: Backoff, at_least: Duration, now: Duration) -> (metrics::Result, String) {
-        self.metrics.retried();
-        let due = self.intake.desk().queue.fail(key, backoff, at_least, now);
-        (metrics::Result::Error, format!("again in {:?}", due.saturating_sub(now)))
+    /// For limiters that jitter; drawn only where one is asked.
+    fn random(&self, ending: Ending) -> f64 {
+        match ending {
+            Ending::Failed(_) | Ending::Outcome(Outcome::Backoff) => {
+                self.world.random.below(1 << 32) as f64 / (1u64 << 32) as f64
+            }
+            Ending::Outcome(Outcome::Done | Outcome::After(_)) | Ending::Conflict(_) | Ending::Terminal => 0.0,
+        }
+    }
+
+    fn count(&self, ending: Ending, landed: Landed) {
+        match landed {
+            Landed::Resting => {}
+            Landed::Due(_) => {
+                self.metrics.retried();
+                if !matches!(ending, Ending::Outcome(Outcome::After(_))) {
+                    self.metrics.backed_off();
+                }
+            }
+            Landed::GivenUp => {
+                self.metrics.terminal();
+                tracing::error!("reconcile failed too often: given up until something changes");
+            }
+        }
+    }
+
+    /// For the journal.
+    fn words(&self, ending: Ending, landed: Landed) -> String {
+        match (ending, landed) {
+            (Ending::Outcome(outcome @ (Outcome::Done | Outcome::After(_))), _) => format!("{outcome:?}"),
+            (_, Landed::Due(due)) => format!("again in {:?}", due.saturating_sub(self.intake.now())),
+            (_, Landed::GivenUp) => "given up".to_owned(),
+            (_, Landed::Resting) => "terminal".to_owned(),
+        }
     }
 }
 
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_has_a_version_four_uuid() {
+        let (one, other) = (Random::seeded(1), Random::seeded(1));
+        assert_eq!(TurnId::new(&one).to_string(), other.uuid(), "as the world writes it");
+    }
 }

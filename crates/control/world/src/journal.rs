@@ -27,6 +27,12 @@ impl Journal {
         Self(Some(Arc::default()))
     }
 
+    /// Whether it records anything.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Adds one line, with the (virtual) time since the first. `text` is not evaluated when the journal is off.
     pub fn record(&self, kind: &str, text: impl FnOnce() -> String) {
         let Some(pages) = &self.0 else { return };

@@ -65,6 +65,12 @@ impl Valve {
         }
     }
 
+    /// Whether every event passes.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Waits until the event need not be held any longer, and says what becomes of it (never [`Flow::Hold`]).
     pub async fn pass(&self, delivery: &Delivery<'_>) -> Flow {
         let Some(state) = &self.0 else { return Flow::Deliver };

@@ -7,7 +7,7 @@ use concert_external::{
     Attempt, Begin, Change, CreateToken, Creation, Dispatch, EXTERNAL_NAME, External, ExternalError, FINALIZER, Marks,
     Observation, Operation, Policy, Session, Settled, Situation, Step, Wait, begin, external_name, plan,
 };
-use concert_runtime::{ApiError, EventKind, Outcome, ReconcileError, Request};
+use concert_runtime::{ApiError, EventKind, Outcome, ReconcileError, Request, priority};
 use serde_json::{Map, Value, json};
 
 use crate::managed::Managed;
@@ -496,6 +496,8 @@ impl<'a> Pass<'a> {
     }
 
     fn next_poll(&self) -> Outcome {
+        // Whoever waits for a change comes first.
+        self.request.set_priority(priority::POLL);
         self.managed.next_poll(meta::annotation(&self.object, Managed::poll_annotation())).unwrap_or_else(
             |(outcome, problem)| {
                 if self.managed.memory.is_news(&self.stored.key(), &problem) {

@@ -37,7 +37,7 @@ pub use field::{Fault, FieldError, FieldErrors, go_float, is_printable, quoted};
 pub use json::{DEPTH_MAX, DecodeError, Decoded, decode};
 pub use kind::{GroupResource, Gvk, ObjectKey, version_rank};
 pub use meta::OwnerReference;
-pub use object::{Object, ParseError};
+pub use object::{Glance, Object, ParseError};
 pub use selector::{FieldSelector, LabelSelector, SelectorError};
 pub use status::{Cause, Details, Status};
 pub use time::{Time, go_duration};

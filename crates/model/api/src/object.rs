@@ -1,5 +1,8 @@
 //! An object as bytes and spans.
 
+mod glance;
+mod lean;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,6 +12,8 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+
+pub use glance::Glance;
 
 use crate::scan::{Malformed, Scanner};
 use crate::{Gvk, ObjectKey, OwnerReference, Time};
@@ -121,43 +126,6 @@ impl Object {
             return Err(ParseError::Missing("metadata.name"));
         }
         Ok(object)
-    }
-
-    /// Scans one object and leaves out its `metadata.managedFields`, which only servers need.
-    ///
-    /// # Errors
-    /// As [`Object::parse`].
-    pub fn parse_without_managed_fields(bytes: Bytes) -> Result<Self, ParseError> {
-        let object = Self::parse(bytes)?;
-        if object.spans.managed_fields.is_empty() {
-            return Ok(object);
-        }
-        Self::parse(object.cut(object.spans.managed_fields))
-    }
-
-    /// The bytes without one member of an object, given its value's span, and without the comma beside it.
-    fn cut(&self, value: Span) -> Bytes {
-        let (mut start, mut end) = (value.start as usize, value.end as usize);
-        let white = |byte: u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
-        // Back over `"managedFields" :` to before its opening quote.
-        let colon = self.bytes[..start].iter().rposition(|byte| *byte == b':').unwrap_or(start);
-        let close = self.bytes[..colon].iter().rposition(|byte| *byte == b'"').unwrap_or(colon);
-        start = self.bytes[..close].iter().rposition(|byte| *byte == b'"').unwrap_or(close);
-        while start > 0 && white(self.bytes[start - 1]) {
-            start -= 1;
-        }
-        while end < self.bytes.len() && white(self.bytes[end]) {
-            end += 1;
-        }
-        if self.bytes.get(end) == Some(&b',') {
-            end += 1;
-        } else if start > 0 && self.bytes[start - 1] == b',' {
-            start -= 1;
-        }
-        let mut kept = Vec::with_capacity(self.bytes.len() - (end - start));
-        kept.extend_from_slice(&self.bytes[..start]);
-        kept.extend_from_slice(&self.bytes[end..]);
-        kept.into()
     }
 
     /// Its JSON.
@@ -327,10 +295,20 @@ impl Object {
     }
 
     fn decoded_borrowed<'a>(&'a self, span: Span) -> Option<Cow<'a, str>> {
+        let raw = self.raw(span)?;
+        if let Some(text) = plain_text(raw) {
+            return Some(Cow::Borrowed(text));
+        }
         #[derive(Deserialize)]
         struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-        serde_json::from_slice::<Text<'a>>(self.raw(span)?).ok().map(|text| text.0)
+        serde_json::from_slice::<Text<'a>>(raw).ok().map(|text| text.0)
     }
+}
+
+/// The text of a raw JSON string in which nothing is escaped.
+fn plain_text(raw: &[u8]) -> Option<&str> {
+    let inner = raw.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+    if inner.contains(&b'\\') { None } else { std::str::from_utf8(inner).ok() }
 }
 
 impl fmt::Debug for Object {
@@ -409,22 +387,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn managed_fields_are_cut_wherever_they_stand(before in 0usize..3, after in 0usize..3, pretty in any::<bool>()) {
-            let mut metadata = serde_json::Map::new();
-            metadata.insert("name".into(), "n".into());
-            for n in 0..before { metadata.insert(format!("a{n}"), json!({"x": ","})); }
-            for n in 0..after { metadata.insert(format!("z{n}"), json!([1, 2])); }
-            let mut expected = json!({"metadata": metadata, "spec": {"managedFields": 1}});
-            let clean = expected.clone();
-            expected["metadata"]["managedFields"] = json!([{"manager": "a:\"b"}]);
-            let text = if pretty { serde_json::to_string_pretty(&expected) } else { serde_json::to_string(&expected) };
-            let object = Object::parse_without_managed_fields(text.unwrap().into()).unwrap();
-            prop_assert_eq!(object.value().unwrap(), clean);
-        }
-
-        #[test]
         fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
-            let _ = Object::parse_without_managed_fields(bytes.into());
+            let _ = Object::parse(bytes.into());
         }
     }
 }

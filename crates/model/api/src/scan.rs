@@ -3,7 +3,7 @@
 //! It is strict about structure (brackets, commas, string ends, depth) and lenient about what it only skips (numbers
 //! and escapes are checked when somebody decodes them). It never panics on any input.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 /// Documents nest at most this deep.
 const MAX_DEPTH: usize = 128;
@@ -27,6 +27,19 @@ impl<'a> Scanner<'a> {
 
     /// Visits the members of the object at the position: raw key (between its quotes) and the value's range.
     pub(crate) fn members(&mut self, mut visit: impl FnMut(&'a [u8], Range<usize>) -> Scan<()>) -> Scan<()> {
+        self.each_member(|scanner, key| {
+            let value = scanner.value()?;
+            visit(key, value)?;
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    /// Visits the members of the object at the position, each before its value has been looked at: `visit` skips it, or
+    /// breaks off.
+    pub(crate) fn each_member(
+        &mut self,
+        mut visit: impl FnMut(&mut Self, &'a [u8]) -> Scan<ControlFlow<()>>,
+    ) -> Scan<()> {
         self.expect(b'{')?;
         if self.peek()? == b'}' {
             self.at += 1;
@@ -36,8 +49,9 @@ impl<'a> Scanner<'a> {
             self.peek()?;
             let key = self.string()?;
             self.expect(b':')?;
-            let value = self.value()?;
-            visit(&self.bytes[key.start + 1..key.end - 1], value)?;
+            if visit(self, &self.bytes[key.start + 1..key.end - 1])?.is_break() {
+                return Ok(());
+            }
             match self.peek()? {
                 b',' => self.at += 1,
                 b'}' => {
@@ -47,6 +61,12 @@ impl<'a> Scanner<'a> {
                 _ => return Err(Malformed(self.at)),
             }
         }
+    }
+
+    /// Where the next value begins.
+    pub(crate) fn position(&mut self) -> Scan<usize> {
+        self.peek()?;
+        Ok(self.at)
     }
 
     /// Nothing but white space may follow.
@@ -131,10 +151,10 @@ impl<'a> Scanner<'a> {
         }
         let mut at = start + 1;
         loop {
+            at += plain(&self.bytes[at.min(self.bytes.len())..]);
             match self.bytes.get(at) {
                 Some(b'"') => break,
                 Some(b'\\') => at += 2,
-                Some(byte) if *byte >= 0x20 => at += 1,
                 _ => return Err(Malformed(at.min(self.bytes.len()))),
             }
         }
@@ -181,6 +201,30 @@ impl<'a> Scanner<'a> {
     }
 }
 
+/// How many bytes come before the first quote, backslash or control character. Eight at a time: strings are most of
+/// every document.
+fn plain(bytes: &[u8]) -> usize {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGHS: u64 = ONES << 7;
+    let has_zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
+    let (words, _) = bytes.as_chunks::<8>();
+    let mut at = 0;
+    for word in words {
+        let word = u64::from_le_bytes(*word);
+        // Bytes below 0x20 borrow when 0x20 is taken from them; those above 0x7f are let through by `!word`.
+        let special = has_zero(word ^ (ONES * u64::from(b'"')))
+            | has_zero(word ^ (ONES * u64::from(b'\\')))
+            | (word.wrapping_sub(ONES * 0x20) & !word & HIGHS);
+        if special != 0 {
+            // A borrow may mark a byte too much, but never one before the first that is special.
+            return at + special.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    let special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
+    at + bytes[at..].iter().position(special).unwrap_or(bytes.len() - at)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -224,6 +268,12 @@ mod tests {
         fn every_document_is_accepted(value in json()) {
             prop_assert!(accepts(value.to_string().as_bytes()));
             prop_assert!(accepts(serde_json::to_string_pretty(&value).unwrap().as_bytes()));
+        }
+
+        #[test]
+        fn words_are_read_as_bytes_are(bytes in prop::collection::vec(prop_oneof![0x18..0x24u8, 0x5a..0x5eu8, any::<u8>()], 0..40)) {
+            let special = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
+            prop_assert_eq!(plain(&bytes), bytes.iter().position(special).unwrap_or(bytes.len()));
         }
 
         #[test]

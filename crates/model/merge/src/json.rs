@@ -1,7 +1,11 @@
 //! JSON patch (RFC 6902).
 
+mod diff;
+
 use concert_api::DEPTH_MAX;
 use serde_json::{Map, Value};
+
+pub use diff::json_diff;
 
 use crate::PatchError;
 

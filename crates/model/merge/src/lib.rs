@@ -1,9 +1,9 @@
 //! Patches: how a small document changes a large one.
 //!
 //! [`json_patch`] is RFC 6902 with the semantics of the real API server (negative indices, `replace` that may add,
-//! `test` of an absent member against null), [`merge_patch`] is RFC 7386, [`merge_diff`] writes the smallest merge patch
-//! between two documents, and [`strategic_merge_patch`] merges lists where the schema of a built-in kind says how. A
-//! failed patch leaves the document as it was.
+//! `test` of an absent member against null), [`merge_patch`] is RFC 7386, and [`strategic_merge_patch`] merges lists where the
+//! schema of a built-in kind says how. A failed patch leaves the document as it was. [`json_diff`], [`merge_diff`] and
+//! [`strategic_merge_diff`] write the patch between two documents.
 //!
 //! Server-side apply is more than a patch: it knows who set which field. The story of a write:
 //!
@@ -53,10 +53,10 @@ pub use apply::{
 pub use conflict::{ApplyError, Conflict, Conflicts};
 pub use error::{PatchError, StrategicError};
 pub use fields::{Element, FieldSet, FieldsError};
-pub use json::json_patch;
+pub use json::{json_diff, json_patch};
 pub use managed::{Entry, ManagedFields, ManagedFieldsError, Operation, ReplicasPath};
 pub use merge::{merge_diff, merge_patch};
-pub use strategic::strategic_merge_patch;
+pub use strategic::{strategic_merge_diff, strategic_merge_patch};
 
 /// The example of the README is compiled and run.
 #[cfg(doctest)]

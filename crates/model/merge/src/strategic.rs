@@ -3,6 +3,7 @@
 //! The schema says how (`x-kubernetes-patch-strategy`, `x-kubernetes-patch-merge-key`); the patch may say more with
 //! directives: `$patch` (replace, delete), `$retainKeys`, `$deleteFromPrimitiveList/<list>`, `$setElementOrder/<list>`.
 
+mod diff;
 mod lists;
 mod order;
 mod place;
@@ -11,6 +12,8 @@ use std::collections::BTreeSet;
 
 use concert_schema::Schema;
 use serde_json::{Map, Value};
+
+pub use diff::strategic_merge_diff;
 
 use crate::error::StrategicError;
 use crate::go;

@@ -1,11 +1,18 @@
 //! The objects of a scope, and what each event changes about them. Pure.
+//!
+//! ```text
+//! by_key (in order) ──► slot ──► Arc<Object>      indexes: value ──► slots
+//! ```
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Arc, Weak};
 
-use concert_api::{Object, ObjectKey};
+use concert_api::{Glance, Object, ObjectKey, ParseError};
 
-use crate::watch::Event;
+use super::index::{AnyIndex, Slot};
+use super::keep::Keep;
+use crate::watch::{Arrived, Event};
 
 /// One object changed.
 #[derive(Clone, Debug)]
@@ -29,6 +36,10 @@ pub enum Origin {
     Relisted,
     /// Watched: exactly this change was made.
     Watched,
+    /// Nothing changed: it is only time to look again.
+    Resync,
+    /// Told from outside of the API; see [`Channel`](crate::Channel).
+    External,
 }
 
 /// What a [`Change`] did.
@@ -40,6 +51,8 @@ pub enum Verb {
     Updated,
     /// The object is gone.
     Deleted,
+    /// Something happened that concerns the object; it need not be an object of the API.
+    Generic,
 }
 
 impl Change {
@@ -47,6 +60,7 @@ impl Change {
     #[must_use]
     pub fn verb(&self) -> Verb {
         match (&self.old, &self.new) {
+            _ if self.origin == Origin::External => Verb::Generic,
             (_, None) => Verb::Deleted,
             (None, Some(_)) => Verb::Created,
             (Some(_), Some(_)) => Verb::Updated,
@@ -59,144 +73,226 @@ impl Change {
     }
 }
 
-/// See the module.
+/// An object and the list that named it last.
+#[derive(Debug)]
+struct Entry {
+    object: Arc<Object>,
+    round: u32,
+}
+
+/// How far one of the watches that feed a store is.
 #[derive(Debug, Default)]
-pub(super) struct Store {
-    objects: BTreeMap<ObjectKey, Arc<Object>>,
-    /// While a list arrives: what it has named so far.
-    listed: Option<BTreeSet<ObjectKey>>,
+struct Feed {
+    /// The list that is arriving.
+    round: u32,
+    listing: bool,
     synced: bool,
 }
 
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Store {
+    keep: Keep,
+    by_key: BTreeMap<ObjectKey, Slot>,
+    slots: Vec<Option<Entry>>,
+    free: Vec<Slot>,
+    bytes: usize,
+    rounds: u32,
+    /// By namespace; the empty one feeds all.
+    feeds: BTreeMap<String, Feed>,
+    indexes: Vec<Weak<dyn AnyIndex>>,
+}
+
 impl Store {
+    pub(super) fn new(keep: Keep) -> Self {
+        Self { keep, ..Self::default() }
+    }
+
     pub(super) fn get(&self, key: &ObjectKey) -> Option<Arc<Object>> {
-        self.objects.get(key).cloned()
+        self.at(*self.by_key.get(key)?)
+    }
+
+    /// The object of a slot.
+    pub(super) fn at(&self, slot: Slot) -> Option<Arc<Object>> {
+        self.entry(slot).map(|entry| Arc::clone(&entry.object))
+    }
+
+    fn entry(&self, slot: Slot) -> Option<&Entry> {
+        self.slots.get(slot as usize)?.as_ref()
     }
 
     pub(super) fn list(&self) -> Vec<Arc<Object>> {
-        self.objects.values().cloned().collect()
+        self.by_key.values().filter_map(|slot| self.at(*slot)).collect()
     }
 
     pub(super) fn list_in(&self, namespace: &str) -> Vec<Arc<Object>> {
-        let from = self.objects.range(ObjectKey::new(namespace, "")..);
-        from.take_while(|(key, _)| &*key.namespace == namespace).map(|(_, object)| Arc::clone(object)).collect()
+        self.range(namespace).filter_map(|(_, slot)| self.at(slot)).collect()
+    }
+
+    /// Keys and slots of a namespace, in order.
+    fn range(&self, namespace: &str) -> impl Iterator<Item = (&ObjectKey, Slot)> {
+        let from = self.by_key.range(ObjectKey::new(namespace, "")..);
+        from.take_while(move |(key, _)| &*key.namespace == namespace).map(|(key, slot)| (key, *slot))
     }
 
     pub(super) fn len(&self) -> usize {
-        self.objects.len()
+        self.by_key.len()
     }
 
-    /// Applies one event and says what it changed.
-    pub(super) fn apply(&mut self, event: Event) -> Vec<Change> {
+    /// How many bytes of JSON it holds.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Keeps an index up to date from now on, as long as somebody has it.
+    pub(super) fn add_index(&mut self, index: &Arc<impl AnyIndex + 'static>) {
+        for (slot, entry) in (0..).zip(&self.slots) {
+            if let Some(entry) = entry {
+                index.insert(slot, &entry.object);
+            }
+        }
+        let index: Weak<dyn AnyIndex> = Arc::downgrade(index) as Weak<dyn AnyIndex>;
+        self.indexes.retain(|index| index.strong_count() > 0);
+        self.indexes.push(index);
+    }
+
+    /// Applies one event of the watch of `namespace`, and says what it changed.
+    pub(super) fn apply(&mut self, namespace: &str, event: Event) -> Result<Vec<Change>, ParseError> {
         match event {
             Event::Reset => {
-                self.listed = Some(BTreeSet::new());
-                Vec::new()
+                self.rounds = self.rounds.wrapping_add(1);
+                let round = self.rounds;
+                let feed = self.feed(namespace);
+                (feed.round, feed.listing) = (round, true);
+                Ok(Vec::new())
             }
-            Event::Listed(object) => {
-                if let Some(listed) = &mut self.listed {
-                    listed.insert(object.key());
-                }
-                let origin = if self.synced { Origin::Relisted } else { Origin::Initial };
-                self.put(object, origin).into_iter().collect()
+            Event::Listed(arrived) => {
+                let feed = self.feed(namespace);
+                let (round, origin) = (feed.round, if feed.synced { Origin::Relisted } else { Origin::Initial });
+                Ok(self.put(arrived, origin, round)?.into_iter().collect())
             }
-            Event::Applied(object) => self.put(object, Origin::Watched).into_iter().collect(),
-            Event::Deleted(object) => self.remove(&object.key(), Some(object)).into_iter().collect(),
+            Event::Applied(arrived) => {
+                let round = self.feed(namespace).round;
+                Ok(self.put(arrived, Origin::Watched, round)?.into_iter().collect())
+            }
+            Event::Deleted(arrived) => Ok(self.removed(&arrived).into_iter().collect()),
             Event::Complete(_) => {
-                self.synced = true;
-                self.drop_unlisted()
+                let feed = self.feed(namespace);
+                feed.synced = true;
+                let listed = std::mem::take(&mut feed.listing).then_some(feed.round);
+                Ok(listed.map_or_else(Vec::new, |round| self.sweep(namespace, Some(round))))
             }
-            Event::Progress(_) | Event::Trouble(_) | Event::Skipped(_) => Vec::new(),
+            Event::Progress(_) | Event::Trouble(_) | Event::Skipped(_) => Ok(Vec::new()),
         }
     }
 
-    /// An object whose resourceVersion is known already stays as it is: no change, no copy.
-    fn put(&mut self, object: Object, origin: Origin) -> Option<Change> {
-        let key = object.key();
-        let known = self.objects.get(&key);
-        let same =
-            |known: &Arc<Object>| known.resource_version() == object.resource_version() && known.uid() == object.uid();
-        if known.is_some_and(same) {
-            return None;
+    fn feed(&mut self, namespace: &str) -> &mut Feed {
+        if !self.feeds.contains_key(namespace) {
+            self.feeds.insert(namespace.to_owned(), Feed::default());
         }
-        let new = Arc::new(object);
-        let old = self.objects.insert(key.clone(), Arc::clone(&new));
-        Some(Change { key, old, new: Some(new), origin })
+        self.feeds.get_mut(namespace).expect("it was just put there")
     }
 
-    /// Takes an object out. Its last state, if the server told it, is what handlers see as the old one.
-    fn remove(&mut self, key: &ObjectKey, last: Option<Object>) -> Option<Change> {
-        let known = self.objects.remove(key)?;
-        let origin = if last.is_some() { Origin::Watched } else { Origin::Relisted };
-        let old = Some(last.map_or(known, Arc::new));
-        Some(Change { key: key.clone(), old, new: None, origin })
+    /// A namespace is no longer watched: what was known of it is gone, for us.
+    pub(super) fn leave(&mut self, namespace: &str) -> Vec<Change> {
+        self.feeds.remove(namespace);
+        self.sweep(namespace, None)
     }
 
-    /// What a complete list did not name is gone; nobody saw it go.
-    fn drop_unlisted(&mut self) -> Vec<Change> {
-        let Some(listed) = self.listed.take() else { return Vec::new() };
-        let gone: Vec<ObjectKey> = self.objects.keys().filter(|key| !listed.contains(*key)).cloned().collect();
-        gone.iter().filter_map(|key| self.remove(key, None)).collect()
+    /// An object whose version is known already stays as it is: no change, no copy, not even a look at it.
+    fn put(&mut self, arrived: Arrived, origin: Origin, round: u32) -> Result<Option<Change>, ParseError> {
+        let known = self.by_key.get(&arrived.glance.key).copied();
+        if let Some(entry) = known.and_then(|slot| self.slots[slot as usize].as_mut()) {
+            entry.round = round;
+            if is_same(&entry.object, &arrived.glance) {
+                return Ok(None);
+            }
+        }
+        let new = Arc::new(self.keep.take(&arrived)?);
+        self.bytes += new.bytes().len();
+        let entry = Entry { object: Arc::clone(&new), round };
+        let (key, old) = match known {
+            Some(slot) => {
+                let old = self.slots[slot as usize].replace(entry).map(|entry| entry.object);
+                self.forget(slot, old.as_ref());
+                self.remember(slot, &new);
+                (arrived.glance.key, old)
+            }
+            None => (self.insert(arrived.glance.key, entry), None),
+        };
+        Ok(Some(Change { key, old, new: Some(new), origin }))
     }
+
+    fn insert(&mut self, key: ObjectKey, entry: Entry) -> ObjectKey {
+        // Objects of one namespace share its name.
+        let neighbour = self.range(&key.namespace).next().map(|(near, _)| Arc::clone(&near.namespace));
+        let key = ObjectKey { namespace: neighbour.unwrap_or(key.namespace), name: key.name };
+        let object = Arc::clone(&entry.object);
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = Some(entry);
+                slot
+            }
+            None => {
+                self.slots.push(Some(entry));
+                Slot::try_from(self.slots.len() - 1).expect("four thousand million objects do not fit in memory")
+            }
+        };
+        self.by_key.insert(key.clone(), slot);
+        self.remember(slot, &object);
+        key
+    }
+
+    fn remember(&self, slot: Slot, object: &Object) {
+        for index in self.indexes.iter().filter_map(Weak::upgrade) {
+            index.insert(slot, object);
+        }
+    }
+
+    fn forget(&mut self, slot: Slot, object: Option<&Arc<Object>>) {
+        let Some(object) = object else { return };
+        self.bytes -= object.bytes().len();
+        for index in self.indexes.iter().filter_map(Weak::upgrade) {
+            index.remove(slot, object);
+        }
+    }
+
+    /// Takes an object out whose end was watched. Its last state is what handlers see as the old one.
+    fn removed(&mut self, arrived: &Arrived) -> Option<Change> {
+        let (key, known) = self.remove(&arrived.glance.key)?;
+        let old = self.keep.take(arrived).map_or(known, Arc::new);
+        Some(Change { key, old: Some(old), new: None, origin: Origin::Watched })
+    }
+
+    fn remove(&mut self, key: &ObjectKey) -> Option<(ObjectKey, Arc<Object>)> {
+        let (key, slot) = self.by_key.remove_entry(key)?;
+        let object = self.slots[slot as usize].take()?.object;
+        self.forget(slot, Some(&object));
+        self.free.push(slot);
+        Some((key, object))
+    }
+
+    /// What a complete list of a namespace (all if empty) did not name is gone; nobody saw it go. Without a list
+    /// everything is.
+    fn sweep(&mut self, namespace: &str, round: Option<u32>) -> Vec<Change> {
+        let from = if namespace.is_empty() { Bound::Unbounded } else { Bound::Included(ObjectKey::new(namespace, "")) };
+        let within = |key: &ObjectKey| namespace.is_empty() || &*key.namespace == namespace;
+        let keys = self.by_key.range((from, Bound::Unbounded)).take_while(|(key, _)| within(key));
+        let stale = |slot: Slot| self.entry(slot).is_none_or(|entry| Some(entry.round) != round);
+        let gone: Vec<ObjectKey> = keys.filter(|(_, slot)| stale(**slot)).map(|(key, _)| key.clone()).collect();
+        let remove = |key: &ObjectKey| {
+            let (key, old) = self.remove(key)?;
+            Some(Change { key, old: Some(old), new: None, origin: Origin::Relisted })
+        };
+        gone.iter().filter_map(remove).collect()
+    }
+}
+
+fn is_same(known: &Object, glance: &Glance) -> bool {
+    !glance.resource_version.is_empty()
+        && known.resource_version() == glance.resource_version
+        && known.uid() == glance.uid
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn object(name: &str, revision: u32) -> Object {
-        let json =
-            format!(r#"{{"kind":"K","metadata":{{"name":"{name}","namespace":"n","resourceVersion":"{revision}"}}}}"#);
-        Object::parse(json.into()).unwrap()
-    }
-
-    fn seen(changes: Vec<Change>) -> Vec<String> {
-        changes.iter().map(|change| format!("{:?} {} {:?}", change.verb(), change.key.name, change.origin)).collect()
-    }
-
-    #[test]
-    fn a_relist_keeps_what_did_not_change_and_drops_what_vanished() {
-        let mut store = Store::default();
-        store.apply(Event::Reset);
-        assert_eq!(seen(store.apply(Event::Listed(object("a", 1)))), ["Created a Initial"]);
-        store.apply(Event::Listed(object("b", 2)));
-        store.apply(Event::Listed(object("c", 3)));
-        assert!(store.apply(Event::Complete("3".into())).is_empty());
-        let kept = store.get(&ObjectKey::new("n", "a")).unwrap();
-        store.apply(Event::Reset);
-        assert!(store.apply(Event::Listed(object("a", 1))).is_empty());
-        assert_eq!(seen(store.apply(Event::Listed(object("b", 9)))), ["Updated b Relisted"]);
-        assert_eq!(seen(store.apply(Event::Complete("9".into()))), ["Deleted c Relisted"]);
-        assert!(Arc::ptr_eq(&kept, &store.get(&ObjectKey::new("n", "a")).unwrap()), "the very same entry");
-    }
-
-    #[test]
-    fn a_list_that_breaks_off_deletes_nothing() {
-        let mut store = Store::default();
-        for event in
-            [Event::Reset, Event::Listed(object("a", 1)), Event::Listed(object("b", 1)), Event::Complete("1".into())]
-        {
-            store.apply(event);
-        }
-        store.apply(Event::Reset);
-        store.apply(Event::Listed(object("a", 1)));
-        store.apply(Event::Reset);
-        assert_eq!(store.len(), 2);
-        store.apply(Event::Listed(object("b", 1)));
-        assert_eq!(seen(store.apply(Event::Complete("1".into()))), ["Deleted a Relisted"]);
-    }
-
-    #[test]
-    fn namespaces_are_listed_alone() {
-        let mut store = Store::default();
-        store.apply(Event::Applied(object("a", 1)));
-        let other = Object::parse(r#"{"metadata":{"name":"a","namespace":"nn"}}"#.into()).unwrap();
-        store.apply(Event::Applied(other));
-        assert_eq!(store.list_in("n").len(), 1);
-        assert_eq!(store.list_in("").len(), 0);
-        assert!(
-            store.apply(Event::Deleted(object("zz", 1))).is_empty(),
-            "a delete of an unknown object changes nothing"
-        );
-    }
-}
+mod tests;

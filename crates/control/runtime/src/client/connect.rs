@@ -3,13 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
-use kube::client::{Body, ConfigExt};
+use kube::client::ConfigExt;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
-use tower::{BoxError, ServiceBuilder};
+use rustls::pki_types::ServerName;
+use tower::ServiceBuilder;
 
 use super::gate::GateLayer;
+use super::lanes::Lanes;
 use crate::error_chain as chain;
 use concert_world::World;
 
@@ -167,18 +169,27 @@ pub(crate) fn client(config: &kube::Config, origin: &str, world: &World) -> Resu
     http.enforce_http(false);
     http.set_connect_timeout(Some(CONNECT_TIMEOUT));
     http.set_nodelay(true);
-    let connector = config.rustls_https_connector_with_connector(http).map_err(fail)?;
-    let transport = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
-        .pool_timer(hyper_util::rt::TokioTimer::new())
-        .build::<_, Body>(connector);
+    let transport = Lanes::new(connector(config, http).map_err(fail)?);
     let stack = ServiceBuilder::new()
         .layer(GateLayer::new(world))
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(fail)?)
         .layer(config.extra_headers_layer().map_err(fail)?)
-        .map_err(BoxError::from)
         .service(transport);
     Ok(kube::Client::new(stack, config.default_namespace.clone()))
+}
+
+/// TLS as the configuration says, with HTTP/2 offered first.
+fn connector(config: &kube::Config, http: HttpConnector) -> Result<HttpsConnector<HttpConnector>, kube::Error> {
+    let builder = HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
+    let builder = match &config.tls_server_name {
+        Some(name) => {
+            let name = ServerName::try_from(name.clone()).map_err(|error| kube::Error::Service(error.into()))?;
+            builder.with_server_name_resolver(FixedServerNameResolver::new(name))
+        }
+        None => builder,
+    };
+    Ok(builder.enable_http1().enable_http2().wrap_connector(http))
 }
 
 #[cfg(test)]

@@ -135,6 +135,10 @@ impl ApiError {
         Self::Unreadable { action: action.to_owned(), write, why: error.to_string() }
     }
 
+    pub(crate) fn undecodable(action: String, write: bool, why: &str) -> Self {
+        Self::Unreadable { action, write, why: why.to_owned() }
+    }
+
     fn answer(&self) -> Option<&Answer> {
         match self {
             Self::Refused { answer, .. } => Some(answer),

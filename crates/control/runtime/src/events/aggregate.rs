@@ -13,6 +13,10 @@ const REMEMBERED: usize = 4096;
 const BURST: u32 = 25;
 /// …then one per this time.
 const REFILL: Duration = Duration::from_secs(300);
+/// So many events that differ only in their words; further ones become one, as in client-go.
+const SIMILAR: usize = 10;
+/// What such a one begins with.
+const COMBINED: &str = "(combined from similar events): ";
 
 /// What makes two events the same: object, type, reason, message.
 type Likeness = (String, &'static str, String, String);
@@ -22,8 +26,8 @@ type Likeness = (String, &'static str, String, String);
 pub(super) enum Telling {
     /// Create it under this name.
     New { name: String },
-    /// Count it on the one of this name.
-    Again { name: String, count: u32 },
+    /// Count it on the one of this name; with these words, if it stands for others too.
+    Again { name: String, count: u32, words: Option<String> },
     /// Too many about this object.
     Dropped,
 }
@@ -44,12 +48,14 @@ struct Bucket {
 #[derive(Debug)]
 pub(super) struct Aggregate {
     known: Recent<Likeness, Known>,
+    /// How many different words there were for one object, type and reason, and when the last.
+    similar: Recent<(String, &'static str, String), (usize, Duration)>,
     buckets: Recent<String, Bucket>,
 }
 
 impl Default for Aggregate {
     fn default() -> Self {
-        Self { known: Recent::new(REMEMBERED), buckets: Recent::new(REMEMBERED) }
+        Self { known: Recent::new(REMEMBERED), similar: Recent::new(REMEMBERED), buckets: Recent::new(REMEMBERED) }
     }
 }
 
@@ -60,14 +66,35 @@ impl Aggregate {
             return Telling::Dropped;
         }
         let likeness = likeness(note);
-        if let Some(known) = self.known.get(&likeness).filter(|known| now < known.last + MEMORY) {
-            known.count += 1;
-            known.last = now;
-            return Telling::Again { name: known.name.clone(), count: known.count };
+        if let Some(again) = self.again(&likeness, now, None) {
+            return again;
         }
+        let (subject, kind, reason, _) = likeness.clone();
+        let combined = (subject, kind, reason, COMBINED.to_owned());
+        let is_one_of_many = self.has_too_many_words(note, now);
+        let words = || format!("{COMBINED}{}", note.message);
+        if is_one_of_many && let Some(again) = self.again(&combined, now, Some(words())) {
+            return again;
+        }
+        let likeness = if is_one_of_many { combined } else { likeness };
         let name = fresh();
         self.known.put(likeness, Known { name: name.clone(), count: 1, last: now });
         Telling::New { name }
+    }
+
+    fn again(&mut self, likeness: &Likeness, now: Duration, words: Option<String>) -> Option<Telling> {
+        let known = self.known.get(likeness).filter(|known| now < known.last + MEMORY)?;
+        known.count += 1;
+        known.last = now;
+        Some(Telling::Again { name: known.name.clone(), count: known.count, words })
+    }
+
+    /// Counts an event whose words are new.
+    fn has_too_many_words(&mut self, note: &Note, now: Duration) -> bool {
+        let of = (note.subject(), note.kind.as_str(), note.reason.clone());
+        let before = self.similar.get(&of).filter(|(_, last)| now < *last + MEMORY).map_or(0, |(count, _)| *count);
+        self.similar.put(of, (before + 1, now));
+        before >= SIMILAR
     }
 
     /// The event is gone from the server (they live for an hour): tell it anew next time.
@@ -117,9 +144,22 @@ mod tests {
         let mut all = Aggregate::default();
         assert_eq!(all.tell(&note("a", "m"), s(0), || "1".into()), Telling::New { name: "1".into() });
         let again = all.tell(&note("a", "m"), s(5), || unreachable!());
-        assert_eq!(again, Telling::Again { name: "1".into(), count: 2 });
+        assert_eq!(again, Telling::Again { name: "1".into(), count: 2, words: None });
         assert_eq!(all.tell(&note("a", "other"), s(5), || "2".into()), Telling::New { name: "2".into() });
         assert_eq!(all.tell(&note("a", "m"), s(700), || "3".into()), Telling::New { name: "3".into() });
+    }
+
+    #[test]
+    fn events_that_differ_only_in_words_become_one() {
+        let mut all = Aggregate::default();
+        let mut tell = |n: usize| all.tell(&note("a", &format!("try {n}")), s(0), || format!("e{n}"));
+        for n in 0..SIMILAR {
+            assert_eq!(tell(n), Telling::New { name: format!("e{n}") });
+        }
+        assert_eq!(tell(10), Telling::New { name: "e10".into() }, "the one that stands for the rest");
+        let words = Some("(combined from similar events): try 11".to_owned());
+        assert_eq!(tell(11), Telling::Again { name: "e10".into(), count: 2, words });
+        assert_eq!(tell(3), Telling::Again { name: "e3".into(), count: 2, words: None });
     }
 
     #[test]

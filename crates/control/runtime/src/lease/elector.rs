@@ -1,14 +1,21 @@
 //! Who leads: a state machine without I/O, with client-go's rules.
 //!
+//! Whoever drives it asks [`Elector::step`] what to do, does it, and tells what came of it ([`Elector::answered`]).
 //! Time is the [`Duration`] since some start of *our own* clock. Whether somebody else's lease is over is judged by
 //! how long we have not seen its record change, never by the times written in it: clocks differ.
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
 use concert_api::Time;
 use serde_json::{Value, json};
 
-use super::LeaseSettings;
+use super::Standing;
+use super::settings::{JITTER, LeaseSettings};
 
 /// What a Lease object says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,15 +48,36 @@ impl Record {
     }
 }
 
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Nothing for this long.
+    Wait(Duration),
+    /// Read the Lease.
+    Read,
+    /// Write it.
+    Write(Write),
+    /// We led and no longer do; why.
+    Lost(String),
+}
+
 /// What to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
-    /// Somebody else leads.
-    Wait,
-    /// There is no Lease yet.
-    Create(Record),
-    /// Write this, if the Lease still has this resourceVersion.
-    Update(Record, String),
+pub(crate) struct Write {
+    pub(crate) record: Record,
+    /// Only if the Lease still has this resourceVersion; `None`: only if there is none.
+    pub(crate) expected: Option<String>,
+}
+
+/// What came of a [`Step::Read`] or [`Step::Write`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The Lease and its resourceVersion, if there is one.
+    Seen(Option<(Record, String)>),
+    /// It was written, and has this resourceVersion now.
+    Written(String),
+    /// It was not, or nobody knows.
+    Failed,
 }
 
 #[derive(Clone, Debug)]
@@ -60,54 +88,140 @@ struct Seen {
     at: Duration,
 }
 
+/// Where an attempt to acquire or renew is.
+#[derive(Clone, Debug)]
+enum Stage {
+    /// Between attempts.
+    Resting { until: Duration },
+    /// To be read, or being read.
+    Reading,
+    /// To be written.
+    Writing,
+    /// Being written; `quick`: without having been read in this attempt.
+    Written { write: Write, sent: Duration, quick: bool },
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Elector {
     settings: LeaseSettings,
+    stage: Stage,
     seen: Option<Seen>,
     /// While leading: the resourceVersion of the write that made us leader.
     fence: Option<String>,
     /// When our last successful write was *sent*.
     renewed: Duration,
+    /// Somebody else was seen to hold what we held.
+    taken_over: bool,
+    slow_paths: u64,
 }
 
 impl Elector {
     pub(crate) fn new(settings: LeaseSettings) -> Self {
-        Self { settings, seen: None, fence: None, renewed: Duration::ZERO }
+        let stage = Stage::Resting { until: Duration::ZERO };
+        Self { settings, stage, seen: None, fence: None, renewed: Duration::ZERO, taken_over: false, slow_paths: 0 }
     }
 
-    /// The fence, while leading.
-    pub(crate) fn fence(&self) -> Option<&str> {
-        self.fence.as_deref()
+    /// Whether we lead now, as far as our own clock can tell.
+    pub(crate) fn standing(&self, now: Duration) -> Standing {
+        match &self.fence {
+            Some(fence) if self.loses_at().is_some_and(|at| now < at) => Standing::Leading { fence: fence.clone() },
+            Some(_) => Standing::Unknown,
+            None if self.seen.is_none() => Standing::Unknown,
+            None => Standing::Following { leader: self.holder().to_owned() },
+        }
     }
 
-    /// Who holds the lease, as far as we know.
-    pub(crate) fn holder(&self) -> &str {
+    /// How often a renewal without reading first did not work.
+    pub(crate) fn slow_paths(&self) -> u64 {
+        self.slow_paths
+    }
+
+    /// When leadership is lost unless a write succeeds before.
+    pub(crate) fn loses_at(&self) -> Option<Duration> {
+        self.fence.as_ref().map(|_| self.renewed + self.settings.renew_deadline)
+    }
+
+    /// Whether we led and no longer do.
+    pub(crate) fn is_lost(&self, now: Duration) -> bool {
+        self.taken_over || self.loses_at().is_some_and(|at| now >= at)
+    }
+
+    fn holder(&self) -> &str {
         self.seen.as_ref().map_or("", |seen| seen.record.holder.as_str())
     }
 
-    /// The Lease was read; `sent` is when the question was asked.
-    pub(crate) fn saw(&mut self, lease: Option<(Record, String)>, sent: Duration, now: Duration) {
-        let Some((record, resource_version)) = lease else {
-            self.seen = None;
-            self.fence = None;
-            return;
-        };
-        let ours = record.holder == self.settings.identity;
-        if ours && self.fence.is_none() {
-            // A write of ours whose answer was lost. It was made before this read was asked for.
-            (self.fence, self.renewed) = (Some(resource_version.clone()), sent);
-        } else if !ours {
-            self.fence = None;
+    /// What to do now. `spread` between 0 and 1 keeps followers from trying all at once.
+    pub(crate) fn step(&mut self, now: Duration, wall: Time, spread: f64) -> Step {
+        if self.taken_over {
+            return Step::Lost(format!("\"{}\" took it over", self.holder()));
         }
-        match &mut self.seen {
-            Some(seen) if seen.record == record => seen.resource_version = resource_version,
-            _ => self.seen = Some(Seen { record, resource_version, at: now }),
+        if self.loses_at().is_some_and(|at| now >= at) {
+            return Step::Lost(format!("not renewed within {:?}", self.settings.renew_deadline));
+        }
+        match &self.stage {
+            Stage::Resting { until } if now < *until => Step::Wait(*until - now),
+            Stage::Resting { .. } if self.fence.is_some() => self.write(now, wall, spread, true),
+            Stage::Resting { .. } | Stage::Reading => {
+                self.stage = Stage::Reading;
+                Step::Read
+            }
+            Stage::Writing => self.write(now, wall, spread, false),
+            // Nobody answered: the driver gave up on it.
+            Stage::Written { .. } => self.rest(now, spread),
         }
     }
 
-    /// What to write now.
-    pub(crate) fn decide(&self, now: Duration, wall: Time) -> Decision {
+    /// Begins to write, if the lease is ours or free.
+    fn write(&mut self, now: Duration, wall: Time, spread: f64, quick: bool) -> Step {
+        let Some(write) = self.wanted(now, wall) else { return self.rest(now, spread) };
+        self.stage = Stage::Written { write: write.clone(), sent: now, quick };
+        Step::Write(write)
+    }
+
+    /// Waits for the next attempt: a leader steadily, the others spread.
+    fn rest(&mut self, now: Duration, spread: f64) -> Step {
+        let retry = self.settings.retry;
+        let wait = match self.loses_at() {
+            Some(at) => retry.min(at.saturating_sub(now)),
+            None => retry + retry.mul_f64(JITTER * spread),
+        };
+        self.stage = Stage::Resting { until: now + wait };
+        Step::Wait(wait)
+    }
+
+    /// What came of the last step.
+    pub(crate) fn answered(&mut self, answer: Answer, now: Duration, spread: f64) {
+        match (std::mem::replace(&mut self.stage, Stage::Reading), answer) {
+            (Stage::Reading, Answer::Seen(lease)) => {
+                self.saw(lease, now);
+                self.stage = Stage::Writing;
+            }
+            (Stage::Written { write, sent, .. }, Answer::Written(resource_version)) => {
+                self.wrote(write, resource_version, sent, now);
+                self.rest(now, spread);
+            }
+            // Somebody wrote it meanwhile, perhaps we ourselves without hearing of it: read, then write.
+            (Stage::Written { quick: true, .. }, _) => self.slow_paths += 1,
+            _ => drop(self.rest(now, spread)),
+        }
+    }
+
+    /// The Lease was read. Reading never makes a leader, even if it is ours: only a write that was answered does. One
+    /// that somebody deleted is made anew.
+    pub(crate) fn saw(&mut self, lease: Option<(Record, String)>, now: Duration) {
+        if lease.as_ref().is_some_and(|(record, _)| record.holder != self.settings.identity) {
+            self.taken_over |= self.fence.take().is_some();
+        }
+        match (&mut self.seen, lease) {
+            (seen, None) => *seen = None,
+            (Some(seen), Some((record, version))) if seen.record == record => seen.resource_version = version,
+            (seen, Some((record, resource_version))) => *seen = Some(Seen { record, resource_version, at: now }),
+        }
+    }
+
+    /// What to write now; nothing while somebody else leads.
+    pub(crate) fn wanted(&self, now: Duration, wall: Time) -> Option<Write> {
         let stamp = wall.with_micros();
         let mut record = Record {
             holder: self.settings.identity.clone(),
@@ -116,110 +230,47 @@ impl Elector {
             renewed: stamp,
             transitions: 0,
         };
-        let Some(seen) = &self.seen else { return Decision::Create(record) };
+        let Some(seen) = &self.seen else { return Some(Write { record, expected: None }) };
         if seen.record.holder == self.settings.identity {
             record.acquired.clone_from(&seen.record.acquired);
             record.transitions = seen.record.transitions;
         } else {
-            let over = now >= seen.at + Duration::from_secs(seen.record.seconds);
+            let over = now >= seen.at.saturating_add(Duration::from_secs(seen.record.seconds));
             if !seen.record.holder.is_empty() && !over {
-                return Decision::Wait;
+                return None;
             }
-            record.transitions = seen.record.transitions + 1;
+            record.transitions = seen.record.transitions.saturating_add(1);
         }
-        Decision::Update(record, seen.resource_version.clone())
+        Some(Write { record, expected: Some(seen.resource_version.clone()) })
     }
 
     /// Our write was carried out.
-    pub(crate) fn wrote(&mut self, record: Record, resource_version: String, sent: Duration, now: Duration) {
-        self.fence.get_or_insert_with(|| resource_version.clone());
+    pub(crate) fn wrote(
+        &mut self,
+        Write { record, expected }: Write,
+        resource_version: String,
+        sent: Duration,
+        now: Duration,
+    ) {
+        if self.fence.is_none() || expected.is_none() {
+            self.fence = Some(resource_version.clone());
+        }
         self.renewed = sent;
         self.seen = Some(Seen { record, resource_version, at: now });
     }
 
-    /// Whether we led, and can no longer be sure to.
-    pub(crate) fn is_lost(&self, now: Duration) -> bool {
-        self.fence.is_some() && now >= self.renewed + self.settings.renew_deadline
-    }
-
-    /// When [`Elector::is_lost`] becomes true unless a write succeeds.
-    pub(crate) fn loses_at(&self) -> Option<Duration> {
-        self.fence.as_ref().map(|_| self.renewed + self.settings.renew_deadline)
-    }
-
-    /// What to write to let the next one lead at once, if we lead.
-    pub(crate) fn release(&self, wall: Time) -> Option<(Record, String)> {
+    /// What to write to let the next one lead at once, if we hold the lease.
+    pub(crate) fn release(&self, wall: Time) -> Option<Write> {
         let seen = self.seen.as_ref().filter(|_| self.fence.is_some())?;
         let stamp = wall.with_micros();
         let (holder, transitions) = (String::new(), seen.record.transitions);
         let record = Record { holder, seconds: 1, acquired: stamp.clone(), renewed: stamp, transitions };
-        Some((record, seen.resource_version.clone()))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const fn s(seconds: u64) -> Duration {
-        Duration::from_secs(seconds)
+        Some(Write { record, expected: Some(seen.resource_version.clone()) })
     }
 
-    fn elector(identity: &str) -> Elector {
-        Elector::new(LeaseSettings::new("n", "l", identity))
-    }
-
-    fn held(holder: &str, renewed: &str) -> Option<(Record, String)> {
-        let record = Record { holder: holder.into(), seconds: 15, renewed: renewed.into(), ..Record::default() };
-        Some((record, format!("rv-{renewed}")))
-    }
-
-    fn wall(seconds: i64) -> Time {
-        Time::from_unix_seconds(seconds)
-    }
-
-    #[test]
-    fn waits_by_its_own_clock_since_the_record_last_changed() {
-        let mut b = elector("b");
-        b.saw(held("a", "1"), s(100), s(100));
-        // Our wall clock is far ahead of the holder's: that decides nothing.
-        assert_eq!(b.decide(s(114), wall(9_999_999)), Decision::Wait);
-        b.saw(held("a", "2"), s(114), s(114));
-        assert_eq!(b.decide(s(128), wall(0)), Decision::Wait, "the renewal counts from when it was seen");
-        b.saw(held("a", "2"), s(128), s(128));
-        let Decision::Update(record, version) = b.decide(s(129), wall(0)) else { panic!("the lease is over") };
-        assert_eq!((record.holder.as_str(), record.transitions, version.as_str()), ("b", 1, "rv-2"));
-    }
-
-    #[test]
-    fn a_leader_that_cannot_renew_is_lost_before_others_take_over() {
-        let mut a = elector("a");
-        a.saw(None, s(0), s(0));
-        let Decision::Create(record) = a.decide(s(0), wall(0)) else { panic!("there is none yet") };
-        a.wrote(record, "7".into(), s(0), s(1));
-        assert_eq!(a.fence(), Some("7"));
-        assert!(!a.is_lost(s(9)) && a.is_lost(s(10)), "counted from when the write was sent");
-        let Decision::Update(record, version) = a.decide(s(2), wall(2)) else { panic!("renews") };
-        a.wrote(record, "8".into(), s(2), s(3));
-        assert_eq!((a.fence(), version.as_str(), a.is_lost(s(11))), (Some("7"), "7", false));
-    }
-
-    #[test]
-    fn a_write_whose_answer_was_lost_is_recognised() {
-        let mut a = elector("a");
-        a.saw(None, s(0), s(0));
-        let _ = a.decide(s(0), wall(0));
-        a.saw(held("a", "1"), s(5), s(6));
-        assert_eq!(a.fence(), Some("rv-1"));
-        a.saw(held("b", "2"), s(8), s(8));
-        assert_eq!(a.fence(), None, "somebody took it over");
-    }
-
-    #[test]
-    fn a_released_lease_is_free_at_once() {
-        let mut b = elector("b");
-        b.saw(held("a", "1"), s(0), s(0));
-        b.saw(held("", "2"), s(1), s(1));
-        assert!(matches!(b.decide(s(1), wall(0)), Decision::Update(..)));
+    /// The release was carried out: that nobody holds the lease is as it should be.
+    pub(crate) fn released(&mut self, write: Write, resource_version: String, now: Duration) {
+        self.fence = None;
+        self.seen = Some(Seen { record: write.record, resource_version, at: now });
     }
 }

@@ -1,15 +1,17 @@
 //! Cutting a watch's bytes into frames, and frames into events.
 
 use bytes::{Buf, Bytes, BytesMut};
-use concert_api::{Object, ParseError};
+use concert_api::Glance;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::Arrived;
 use crate::client::Answer;
-use crate::resource::Resource;
 
 /// A frame may not be larger: an object is at most 3 MiB, its JSON may be escaped.
 const MAX_FRAME: usize = 32 << 20;
+/// The annotation of the bookmark that ends a list sent as events.
+const INITIAL_END: &str = "k8s.io/initial-events-end";
 
 /// Cuts at line ends.
 #[derive(Debug, Default)]
@@ -29,7 +31,7 @@ impl Lines {
     }
 
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, Endless> {
-        let Some(at) = self.buffer[self.searched..].iter().position(|byte| *byte == b'\n') else {
+        let Some(at) = memchr::memchr(b'\n', &self.buffer[self.searched..]) else {
             self.searched = self.buffer.len();
             return if self.searched > MAX_FRAME { Err(Endless) } else { Ok(None) };
         };
@@ -43,10 +45,10 @@ impl Lines {
 /// What a frame says.
 #[derive(Debug)]
 pub(crate) enum Frame {
-    Applied(Object),
-    Deleted(Object),
-    /// Everything up to this resourceVersion has been sent.
-    Bookmark(String),
+    Applied(Arrived),
+    Deleted(Arrived),
+    /// Everything up to this resourceVersion has been sent; whether that is all there was at the beginning.
+    Bookmark(String, bool),
     /// The server ends the watch.
     Error(Answer),
     /// An object that cannot be read; the watch goes on.
@@ -69,6 +71,8 @@ struct Marked {
 #[serde(rename_all = "camelCase")]
 struct Mark {
     resource_version: String,
+    #[serde(default)]
+    annotations: std::collections::BTreeMap<String, String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -77,18 +81,20 @@ struct Code {
     code: u16,
 }
 
-/// Reads one frame.
-pub(crate) fn read(resource: &Resource, line: &Bytes) -> Frame {
-    let envelope: Envelope<'_> = match serde_json::from_slice(line) {
-        Ok(envelope) => envelope,
+/// Reads one frame. Of an object only the beginning is looked at.
+pub(crate) fn read(line: &Bytes) -> Frame {
+    let (kind, bytes) = match open(line) {
+        Ok(opened) => opened,
         Err(error) => return Frame::Bad(error.to_string()),
     };
-    let bytes = line.slice_ref(envelope.object.get().as_bytes());
-    match envelope.r#type {
-        "ADDED" | "MODIFIED" => ingest(resource, &bytes).map_or_else(|e| Frame::Bad(e.to_string()), Frame::Applied),
-        "DELETED" => ingest(resource, &bytes).map_or_else(|e| Frame::Bad(e.to_string()), Frame::Deleted),
+    let arrived = || Glance::at(&bytes).map(|glance| Arrived { glance, bytes: bytes.clone() });
+    match kind {
+        "ADDED" | "MODIFIED" => arrived().map_or_else(|e| Frame::Bad(e.to_string()), Frame::Applied),
+        "DELETED" => arrived().map_or_else(|e| Frame::Bad(e.to_string()), Frame::Deleted),
         "BOOKMARK" => match serde_json::from_slice::<Marked>(&bytes) {
-            Ok(marked) => Frame::Bookmark(marked.metadata.resource_version),
+            Ok(Marked { metadata: Mark { resource_version, annotations } }) => {
+                Frame::Bookmark(resource_version, annotations.get(INITIAL_END).is_some_and(|end| end == "true"))
+            }
             Err(error) => Frame::Bad(error.to_string()),
         },
         "ERROR" => {
@@ -99,37 +105,27 @@ pub(crate) fn read(resource: &Resource, line: &Bytes) -> Frame {
     }
 }
 
-/// Makes an object of bytes that came over the wire: managedFields cut out, kind and apiVersion filled in (items of
-/// lists of built-in kinds have none), in memory of its own, so that one object does not keep a whole page alive.
-pub(crate) fn ingest(resource: &Resource, bytes: &Bytes) -> Result<Object, ParseError> {
-    let object = Object::parse_without_managed_fields(bytes.clone())?;
-    if object.kind().is_empty() || object.api_version().is_empty() {
-        return Object::parse(with_kind(resource, object.bytes()));
+/// The type of an event and the bytes of its object. The form that every known server sends is taken apart at its seams;
+/// whoever uses the object reads all of it anyway.
+fn open(line: &Bytes) -> Result<(&str, Bytes), serde_json::Error> {
+    let usual = || {
+        let rest = line.strip_prefix(br#"{"type":""#)?;
+        let end = memchr::memchr(b'"', rest)?;
+        let kind = std::str::from_utf8(&rest[..end]).ok()?;
+        let object = rest[end + 1..].strip_prefix(br#","object":"#)?.trim_ascii_end().strip_suffix(b"}")?;
+        Some((kind, line.slice_ref(object)))
+    };
+    if let Some(opened) = usual() {
+        return Ok(opened);
     }
-    let (outer, inner) = (bytes.as_ptr_range(), object.bytes().as_ptr_range());
-    let borrowed = outer.start <= inner.start && inner.end <= outer.end;
-    if borrowed { Object::parse(Bytes::copy_from_slice(object.bytes())) } else { Ok(object) }
-}
-
-fn with_kind(resource: &Resource, bytes: &[u8]) -> Bytes {
-    let quote = |text: &str| serde_json::Value::from(text).to_string();
-    let (version, kind) = (quote(&resource.gvk.api_version()), quote(&resource.gvk.kind));
-    let rest = bytes.trim_ascii_start().strip_prefix(b"{").unwrap_or(bytes);
-    // A half-given pair would make duplicate keys; servers give both or none.
-    let mut out = format!("{{\"apiVersion\":{version},\"kind\":{kind},").into_bytes();
-    out.extend_from_slice(rest);
-    out.into()
+    let envelope: Envelope<'_> = serde_json::from_slice(line)?;
+    Ok((envelope.r#type, line.slice_ref(envelope.object.get().as_bytes())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use concert_api::Gvk;
     use proptest::prelude::*;
-
-    fn maps() -> Resource {
-        Resource::namespaced(Gvk::new("", "v1", "ConfigMap"), "configmaps")
-    }
 
     fn lines(lines: &mut Lines) -> Vec<Bytes> {
         std::iter::from_fn(|| lines.next().unwrap()).collect()
@@ -147,25 +143,33 @@ mod tests {
             }
             prop_assert_eq!(seen, texts.into_iter().map(Bytes::from).collect::<Vec<_>>());
         }
+
+        #[test]
+        fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..60), usual in any::<bool>()) {
+            let head: &[u8] = if usual { br#"{"type":"ADDED","object":"# } else { b"" };
+            read(&[head, &bytes].concat().into());
+        }
     }
 
     #[test]
-    fn objects_get_their_kind_and_lose_managed_fields() {
-        let bytes =
-            Bytes::from_static(br#"{"metadata":{"name":"a","namespace":"n","managedFields":[{"x":1}]},"data":{}}"#);
-        let object = ingest(&maps(), &bytes).unwrap();
-        assert_eq!((&*object.api_version(), &*object.kind(), &*object.name()), ("v1", "ConfigMap", "a"));
-        assert!(!String::from_utf8_lossy(object.bytes()).contains("managedFields"));
-        assert!(object.value().is_ok());
+    fn members_may_come_in_any_order() {
+        let usual = br#"{"type":"ADDED","object":{"metadata":{"name":"a"}}}"#;
+        let turned = br#"{ "object" : {"metadata":{"name":"a"}}, "type":"ADDED"}"#;
+        for line in [usual.as_slice(), turned] {
+            let frame = read(&Bytes::copy_from_slice(line));
+            assert!(matches!(&frame, Frame::Applied(a) if &*a.bytes == br#"{"metadata":{"name":"a"}}"#), "{frame:?}");
+        }
     }
 
     #[test]
     fn a_bad_frame_says_so_and_an_error_is_an_answer() {
-        let bad = read(&maps(), &Bytes::from_static(br#"{"type":"ADDED","object":{"metadata":{}}}"#));
+        let bad = read(&Bytes::from_static(br#"{"type":"ADDED","object":{"metadata":{}}}"#));
         assert!(matches!(bad, Frame::Bad(why) if why.contains("metadata.name")));
         let gone = br#"{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"old"}}"#;
-        assert!(matches!(read(&maps(), &Bytes::from_static(gone)), Frame::Error(answer) if answer.code == 410));
+        assert!(matches!(read(&Bytes::from_static(gone)), Frame::Error(answer) if answer.code == 410));
         let mark = br#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}"#;
-        assert!(matches!(read(&maps(), &Bytes::from_static(mark)), Frame::Bookmark(at) if at == "7"));
+        assert!(matches!(read(&Bytes::from_static(mark)), Frame::Bookmark(at, false) if at == "7"));
+        let end = br#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
+        assert!(matches!(read(&Bytes::from_static(end)), Frame::Bookmark(_, true)));
     }
 }

@@ -19,7 +19,7 @@ use crate::{define_widgets, key, map, maps, secrets, until, widgets};
 /// What reconciles were asked for, and what they saw.
 type Log = Arc<Mutex<Vec<String>>>;
 
-fn engine(client: &Client) -> (Engine, Metrics) {
+pub(crate) fn engine(client: &Client) -> (Engine, Metrics) {
     let metrics = Metrics::new();
     let engine = Engine::new(Informers::new(client.clone()), metrics.clone());
     engine.go();

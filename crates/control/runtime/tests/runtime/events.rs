@@ -1,11 +1,12 @@
 //! Events that users read.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use concert_api::Gvk;
 use concert_runtime::{Client, EventKind, Recorder, Resource, Selection};
-use concert_world::{Verdict, World};
+use concert_world::{Call, Gate, Verdict, World};
 use tokio_util::sync::CancellationToken;
 
 use crate::clients::On;
@@ -23,15 +24,22 @@ pub(crate) async fn events_are_told_and_counted(client: &Client, name: &str) {
     recorder.record(&object, EventKind::Normal, "Created", "done");
     cancel.cancel();
     teller.run(cancel).await;
-    let events = Resource::namespaced(Gvk::new("", "v1", "Event"), "events");
-    let all = client.list(&events, &Selection { namespace: "default".into(), ..Selection::default() }).await.unwrap();
+    let here = Selection { namespace: "default".into(), ..Selection::default() };
+    let events = Resource::namespaced(Gvk::new("events.k8s.io", "v1", "Event"), "events");
+    let all = client.list(&events, &here).await.unwrap();
     let ours = all.objects.iter().map(|event| event.value().unwrap());
     let mut ours: Vec<String> = ours
-        .filter(|event| event["involvedObject"]["uid"] == *object.uid())
-        .map(|event| format!("{} {} {} x{}", event["type"], event["reason"], event["message"], event["count"]))
+        .filter(|event| event["regarding"]["uid"] == *object.uid())
+        .map(|event| format!("{} {} {} x{}", event["type"], event["reason"], event["note"], event["series"]["count"]))
         .collect();
     ours.sort();
-    assert_eq!(ours, ["\"Normal\" \"Created\" \"done\" x1", "\"Warning\" \"CannotCreate\" \"no disk\" x5"]);
+    assert_eq!(ours, ["\"Normal\" \"Created\" \"done\" xnull", "\"Warning\" \"CannotCreate\" \"no disk\" x5"]);
+    // kubectl describe asks for them in the old form.
+    let events = Resource::namespaced(Gvk::new("", "v1", "Event"), "events");
+    let all = client.list(&events, &here).await.unwrap();
+    let old = all.objects.iter().map(|event| event.value().unwrap());
+    let old = old.filter(|event| event["involvedObject"]["uid"] == *object.uid() && event["message"] == "no disk");
+    assert_eq!(old.map(|event| event["series"]["count"].clone()).collect::<Vec<_>>(), [5]);
     client.delete(&maps(), &key(name), &Default::default()).await.unwrap();
 }
 
@@ -71,4 +79,55 @@ async fn one_slow_request_does_not_hold_up_events_about_other_objects() {
     assert!(before.elapsed() < Duration::from_secs(3), "80 requests of 0.1 s took {:?}", before.elapsed());
     let events = Resource::namespaced(Gvk::new("", "v1", "Event"), "events");
     assert_eq!(client.list(&events, &Selection::default()).await.unwrap().objects.len(), 80);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_wait_for_a_server_that_has_trouble_but_not_for_ever() {
+    let server = Server::new().await;
+    let object = server.client(&World::simulated(1)).create(&maps(), &map("a", "1")).await.unwrap();
+    let told = |failing: u32| {
+        let (server, object) = (server.clone(), object.clone());
+        async move {
+            let gate = Arc::new(Failing(AtomicU32::new(failing)));
+            let (recorder, teller) = Recorder::new(server.client(&World { gate, ..World::simulated(2) }), "concert");
+            recorder.record(&object, EventKind::Normal, &format!("After{failing}"), "done");
+            drop(recorder);
+            let before = tokio::time::Instant::now();
+            teller.run(CancellationToken::new()).await;
+            let events = Resource::namespaced(Gvk::new("events.k8s.io", "v1", "Event"), "events");
+            let all = server.client(&World::simulated(3)).list(&events, &Selection::default()).await.unwrap();
+            let told = all.objects.iter().any(|event| event.value().unwrap()["reason"] == format!("After{failing}"));
+            (told, before.elapsed().as_secs())
+        }
+    };
+    let ((soon, waited), (never, gave_up)) = (told(3).await, told(100).await);
+    assert!(soon && (5..9).contains(&waited), "{waited}");
+    assert!(!never && (12..19).contains(&gave_up), "{gave_up}");
+}
+
+/// Refuses the first few calls.
+#[derive(Debug)]
+struct Failing(AtomicU32);
+
+impl Gate for Failing {
+    fn admit(&self, _: &Call<'_>) -> Verdict {
+        let left = self.0.load(Ordering::SeqCst);
+        self.0.store(left.saturating_sub(1), Ordering::SeqCst);
+        if left == 0 { Verdict::Pass } else { Verdict::Refuse }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_shows_nothing_of_its_object() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let object = client.create(&maps(), &map("a", "canary-51c0")).await.unwrap();
+    let (recorder, teller) = Recorder::new(client.clone(), "concert");
+    recorder.record(&object, EventKind::Normal, "Created", "done");
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    teller.run(cancel).await;
+    let events = Resource::namespaced(Gvk::new("events.k8s.io", "v1", "Event"), "events");
+    let all = client.list(&events, &Selection::default()).await.unwrap();
+    assert_eq!(all.objects.len(), 1);
+    assert!(!String::from_utf8_lossy(all.objects[0].bytes()).contains("canary-51c0"));
 }

@@ -4,6 +4,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
+mod admin;
+mod caches;
 mod clients;
 mod controllers;
 mod determinism;
@@ -11,7 +13,11 @@ mod embedded;
 mod events;
 mod leases;
 mod managers;
+mod objects;
 mod reference;
+mod shards;
+mod sources;
+mod turns;
 mod watches;
 
 use std::time::Duration;

@@ -3,15 +3,19 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use concert_runtime::manager::Context;
+use concert_runtime::serve::Pages;
 use concert_runtime::{
-    Controller, LeaseSettings, Manager, ManagerError, ManagerSettings, Outcome, Phase, Standing, Stop, reconcile_fn,
+    Client, ClusterError, Controller, EventKind, Grace, LeaseError, LeaseSettings, Manager, ManagerError,
+    ManagerSettings, Mapping, OnLost, Outcome, Phase, Resource, Runnable, Scope, Selection, ShardSettings, Standing,
+    Stop, reconcile_fn, repeatable,
 };
 use concert_world::{Call, Gate, Verdict, World};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::embedded::Server;
-use crate::{map, maps};
+use crate::{map, maps, until};
 
 type Log = Arc<Mutex<Vec<String>>>;
 
@@ -19,9 +23,9 @@ async fn manager(settings: ManagerSettings) -> Manager {
     Manager::new(Server::new().await.client(&World::simulated(1)), settings)
 }
 
-fn note(manager: &mut Manager, phase: Phase, log: &Log) {
+fn note(manager: &Manager, phase: Phase, log: &Log) {
     let log = Arc::clone(log);
-    manager.add(phase, format!("{phase:?}"), move |mut context| async move {
+    let noting = move |mut context: Context| async move {
         log.lock().unwrap().push(format!("start {phase:?}"));
         tokio::time::sleep(Duration::from_secs(1)).await;
         context.ready();
@@ -29,7 +33,8 @@ fn note(manager: &mut Manager, phase: Phase, log: &Log) {
         tokio::time::sleep(Duration::from_secs(1)).await;
         log.lock().unwrap().push(format!("stop {phase:?}"));
         Ok(())
-    });
+    };
+    manager.add(phase, format!("{phase:?}"), noting).unwrap();
 }
 
 fn stop() -> (Stop, CancellationToken, CancellationToken) {
@@ -44,9 +49,9 @@ async fn after<T>(wait: Duration, then: impl FnOnce() -> T) -> T {
 
 #[tokio::test(start_paused = true)]
 async fn phases_start_and_stop_in_their_order() {
-    let (log, mut manager) = (Log::default(), manager(ManagerSettings::new("m")).await);
-    for phase in [Phase::Elected, Phase::Always, Phase::Caches, Phase::Servers] {
-        note(&mut manager, phase, &log);
+    let (log, manager) = (Log::default(), manager(ManagerSettings::new("m")).await);
+    for phase in Phase::START.into_iter().rev() {
+        note(&manager, phase, &log);
     }
     let standing = manager.standing();
     let (stop, drain, _) = stop();
@@ -58,15 +63,15 @@ async fn phases_start_and_stop_in_their_order() {
         })
     );
     ended.unwrap();
-    let expected = ["start Servers", "start Caches", "start Always", "start Elected"];
-    let stops = ["stop Always", "stop Elected", "stop Caches", "stop Servers"];
-    assert_eq!(*log.lock().unwrap(), [expected, stops].concat());
+    let starts = ["start Servers", "start Webhooks", "start Caches", "start Always", "start Warmup", "start Elected"];
+    let stops = ["stop Always", "stop Warmup", "stop Elected", "stop Caches", "stop Webhooks", "stop Servers"];
+    assert_eq!(*log.lock().unwrap(), [starts, stops].concat());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_component_that_fails_stops_the_process() {
-    let mut manager = manager(ManagerSettings::new("m")).await;
-    manager.add(Phase::Always, "watcher", |_| async { Err("no luck".into()) });
+    let manager = manager(ManagerSettings::new("m")).await;
+    manager.add(Phase::Always, "watcher", |_: Context| async { Err("no luck".into()) }).unwrap();
     let error = manager.run(stop().0).await.unwrap_err();
     assert_eq!(error.to_string(), "watcher failed: no luck");
 }
@@ -82,7 +87,7 @@ async fn never_done(manager: &Manager) {
 }
 
 /// A process whose only reconcile takes for ever.
-async fn stuck(grace: Duration, abort_after: Option<Duration>) -> (Result<(), ManagerError>, Duration) {
+async fn stuck(grace: Grace, abort_after: Option<Duration>) -> (Result<(), ManagerError>, Duration) {
     let manager = manager(ManagerSettings { grace, ..ManagerSettings::new("m") }).await;
     never_done(&manager).await;
     let (stop, drain, abort) = stop();
@@ -101,15 +106,15 @@ async fn stuck(grace: Duration, abort_after: Option<Duration>) -> (Result<(), Ma
 
 #[tokio::test(start_paused = true)]
 async fn a_drain_says_what_held_it_up() {
-    let (ended, took) = stuck(Duration::from_secs(30), None).await;
+    let (ended, took) = stuck(Grace::For(Duration::from_secs(30)), None).await;
     let message = ended.unwrap_err().to_string();
-    assert!(message.contains("files default/a"), "{message}");
+    assert!(message.ends_with("still running: files default/a (for 35.0 s)"), "{message}");
     assert!((30..36).contains(&took.as_secs()), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_second_signal_aborts() {
-    let (ended, took) = stuck(Duration::from_secs(30), Some(Duration::from_secs(1))).await;
+    let (ended, took) = stuck(Grace::For(Duration::from_secs(30)), Some(Duration::from_secs(1))).await;
     assert!(matches!(ended, Err(ManagerError::Drain { .. })));
     assert!(took < Duration::from_secs(3), "{took:?}");
 }
@@ -153,4 +158,348 @@ async fn endpoints_answer_while_it_runs() {
     settings.metrics = Some(("--metrics-bind-address".into(), taken.local_addr().unwrap().to_string()));
     let error = manager(settings).await.run(stop().0).await.unwrap_err().to_string();
     assert!(error.contains("--metrics-bind-address=127.0.0.1:"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn components_can_be_added_while_it_runs_and_not_after() {
+    let (log, manager) = (Log::default(), manager(ManagerSettings::new("m")).await);
+    let (stop, drain, _) = stop();
+    let held = manager.clone();
+    let later = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        note(&held, Phase::Always, &log);
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(*log.lock().unwrap(), ["start Always"]);
+        drain.cancel();
+    };
+    let (ended, ()) = tokio::join!(manager.run(stop), later);
+    ended.unwrap();
+    assert_eq!(*log.lock().unwrap(), ["start Always", "stop Always"]);
+    let late = held.add(Phase::Always, "late", |_: Context| async { Ok(()) }).unwrap_err();
+    assert_eq!(late.to_string(), "cannot add late: the process is stopping");
+    assert_eq!(held.run(Stop::default()).await.unwrap_err().to_string(), "cannot run: it runs already");
+}
+
+/// A component with a type of its own.
+struct Counting(Arc<Mutex<u32>>);
+
+impl Runnable for Counting {
+    async fn run(self, context: Context) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        *self.0.lock().unwrap() += 1;
+        context.cancel.cancelled().await;
+        Err("too late to matter".into())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_while_stopping_is_only_logged() {
+    let (ran, manager) = (Arc::default(), manager(ManagerSettings::new("m")).await);
+    manager.add(Phase::Elected, "counting", Counting(Arc::clone(&ran))).unwrap();
+    let (stop, drain, _) = stop();
+    let (ended, ()) = tokio::join!(manager.run(stop), after(Duration::from_secs(5), || drain.cancel()));
+    ended.unwrap();
+    assert_eq!(*ran.lock().unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn grace_can_be_nothing_or_for_ever() {
+    let (ended, took) = stuck(Grace::None, None).await;
+    assert!(ended.is_ok() && took < Duration::from_secs(1), "{ended:?} after {took:?}");
+    let (ended, took) = stuck(Grace::Forever, Some(Duration::from_secs(100_000))).await;
+    assert!(ended.is_err() && took.as_secs() == 100_000, "{ended:?} after {took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_that_contradict_each_other_are_refused() {
+    let lease = Some(LeaseSettings::new("default", "m", "a"));
+    let both =
+        ManagerSettings { lease, shards: Some(ShardSettings::new("default", "m", "a")), ..ManagerSettings::new("m") };
+    assert!(manager(both).await.run(stop().0).await.unwrap_err().to_string().contains("leave out the lease"));
+    let lease = LeaseSettings { retry: Duration::from_secs(9), ..LeaseSettings::new("default", "m", "a") };
+    let slow = ManagerSettings { lease: Some(lease), ..ManagerSettings::new("m") };
+    let error = manager(slow).await.run(stop().0).await.unwrap_err().to_string();
+    assert!(error.contains("10s must be longer than the retry period 9s x 1.2"), "{error}");
+}
+
+/// A process that notes which turns it begins.
+fn working(client: Client, identity: &str, on_lost: OnLost, log: &Log) -> Manager {
+    let lease = Some(LeaseSettings::new("default", "m", identity));
+    let manager = Manager::new(client, ManagerSettings { lease, on_lost, ..ManagerSettings::new("m") });
+    let (log, identity) = (Arc::clone(log), identity.to_owned());
+    let noting = reconcile_fn(move |request| {
+        log.lock().unwrap().push(format!("{identity} {}", request.key.name));
+        async { Ok(Outcome::After(Duration::from_secs(1))) }
+    });
+    manager.add_controller(Controller::builder("maps").for_(only_default()).run(noting).unwrap()).unwrap();
+    manager
+}
+
+fn only_default() -> Scope {
+    Scope::all(maps()).in_namespaces(["default"]).with_fields("metadata.name!=kube-root-ca.crt")
+}
+
+fn count(log: &Log, who: &str) -> usize {
+    log.lock().unwrap().iter().filter(|line| line.starts_with(who)).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deposed_process_stops_at_once_and_can_run_again() {
+    let (gate, log, repeated) = (NoRenewal::default(), Log::default(), Arc::new(Mutex::new(0)));
+    let world = World { gate: Arc::new(gate.clone()), ..World::simulated(1) };
+    let server = Server::new().await;
+    let a = working(server.client(&world), "a", OnLost::Rejoin, &log);
+    let counted = Arc::clone(&repeated);
+    let elected = repeatable(move |context: Context| {
+        *counted.lock().unwrap() += 1;
+        async move {
+            context.cancel.cancelled().await;
+            Ok(())
+        }
+    });
+    a.add(Phase::Elected, "elected", elected).unwrap();
+    a.client().create(&maps(), &map("x", "1")).await.unwrap();
+    let (stop, drain, _) = stop();
+    let metrics = a.metrics().clone();
+    let standing = a.standing();
+    let story = async {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        let before = count(&log, "a");
+        assert!(before > 5);
+        *gate.0.lock().unwrap() = true;
+        tokio::time::sleep(Duration::from_secs(12)).await;
+        let (at_the_loss, leads) = (count(&log, "a"), standing.borrow().leads());
+        assert!(at_the_loss > before && !leads);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(count(&log, "a"), at_the_loss, "nothing is done by whoever does not lead");
+        *gate.0.lock().unwrap() = false;
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        assert!(count(&log, "a") > at_the_loss + 5, "it leads again");
+        drain.cancel();
+    };
+    let (ended, ()) = tokio::join!(a.run(stop), story);
+    ended.unwrap();
+    assert_eq!(*repeated.lock().unwrap(), 2);
+    assert!(metrics.text().contains("concert_rejoins_total 1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_cannot_begin_again_ends_when_it_is_deposed() {
+    let (gate, log) = (NoRenewal::default(), Log::default());
+    let world = World { gate: Arc::new(gate.clone()), ..World::simulated(1) };
+    let manager = working(Server::new().await.client(&world), "a", OnLost::Rejoin, &log);
+    let once = |context: Context| async move {
+        context.cancel.cancelled().await;
+        Ok(())
+    };
+    manager.add(Phase::Elected, "once", once).unwrap();
+    let fail = after(Duration::from_secs(10), || *gate.0.lock().unwrap() = true);
+    let (ended, ()) = tokio::join!(manager.run(stop().0), fail);
+    assert!(matches!(ended, Err(ManagerError::Lease(LeaseError::Lost { .. }))), "{ended:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_warm_standby_takes_over_within_seconds_of_a_release() {
+    let (server, log) = (Server::new().await, Log::default());
+    let client = |seed| server.client(&World::simulated(seed));
+    let setup = client(9);
+    for n in 0..50 {
+        setup.create(&maps(), &map(&format!("m{n}"), "1")).await.unwrap();
+    }
+    let (a, b) = (working(client(1), "a", OnLost::Exit, &log), working(client(2), "b", OnLost::Exit, &log));
+    let ((stop_a, drain_a, _), (stop_b, drain_b, _)) = (stop(), stop());
+    let (standing, standby) = (a.standing(), b.clone());
+    let story = async {
+        a.elected().await;
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert!(standing.borrow().leads() && count(&log, "b") == 0);
+        let state = &standby.engine().list()[0];
+        assert!(state.is_synced() && state.ready == 50, "its cache and its queue are full: {state:?}");
+        drain_a.cancel();
+        let released = Instant::now();
+        standby.elected().await;
+        until("b works", || count(&log, "b") == 50).await;
+        drain_b.cancel();
+        released.elapsed()
+    };
+    let run_b = after(Duration::from_secs(1), || b.clone().run(stop_b));
+    let run_b = async { run_b.await.await };
+    let (ended_a, ended_b, took) = tokio::join!(a.clone().run(stop_a), run_b, story);
+    ended_a.unwrap();
+    ended_b.unwrap();
+    assert!(took < Duration::from_millis(4500), "a retry with jitter at most: {took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn clusters_come_and_go() {
+    let (near, far) = (Server::new().await, Server::new().await);
+    let manager = Manager::new(near.client(&World::simulated(1)), ManagerSettings::new("m"));
+    let log = Log::default();
+    let (stop, drain, _) = stop();
+    let hold = manager.clone();
+    let story = async {
+        let there = far.client(&World::simulated(2));
+        let cluster = hold.clusters().add("far", there.clone()).unwrap();
+        assert!(matches!(hold.clusters().add("far", there.clone()), Err(ClusterError::NameInUse(_))));
+        assert!(matches!(hold.clusters().add("", there.clone()), Err(ClusterError::NoName)));
+        let noting = {
+            let log = Arc::clone(&log);
+            reconcile_fn(move |request| {
+                log.lock().unwrap().push(request.key.name.to_string());
+                async { Ok(Outcome::Done) }
+            })
+        };
+        let follows = Controller::builder("both").for_(only_default());
+        let follows = follows.watches(only_default(), Mapping::own()).in_cluster(&cluster).run(noting).unwrap();
+        hold.add_controller(follows).unwrap();
+        hold.client().create(&maps(), &map("near", "1")).await.unwrap();
+        let object = there.create(&maps(), &map("far", "1")).await.unwrap();
+        until("both are heard of", || log.lock().unwrap().len() == 2).await;
+        let gvk = concert_api::Gvk::new("", "v1", "ConfigMap");
+        assert_eq!(cluster.mapper().resource(&gvk).await.unwrap(), Some(maps()));
+        cluster.recorder().record(&object, EventKind::Normal, "Seen", "from afar");
+        assert!(hold.metrics().text().contains("cluster=\"far\",scope=\"configmaps namespace=default"));
+        assert!(hold.engine().remove("both").await && hold.clusters().remove("far").await);
+        assert!(!hold.clusters().remove("far").await && hold.clusters().list().is_empty());
+        assert!(!hold.metrics().text().contains("cluster=\"far\""));
+        let events = Resource::namespaced(concert_api::Gvk::new("", "v1", "Event"), "events");
+        let told = there.list(&events, &Selection::default()).await.unwrap().objects.len();
+        assert_eq!(told, 1, "events are told before a cluster goes");
+        hold.clusters().add("far", there).unwrap();
+        drain.cancel();
+    };
+    let (ended, ()) = tokio::join!(manager.run(stop), story);
+    ended.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_that_is_not_reached_is_in_nobodys_way() {
+    let (near, far) = (Server::new().await, Server::new().await);
+    let manager = Manager::new(near.client(&World::simulated(1)), ManagerSettings::new("m"));
+    let gate = Outage::default();
+    gate.set(Verdict::Refuse);
+    let unreached = World { gate: Arc::new(gate), ..World::simulated(2) };
+    let cluster = manager.clusters().add("far", far.client(&unreached)).unwrap();
+    let _cache = cluster.informers().cache(maps());
+    let (stop, drain, _) = stop();
+    let hold = manager.clone();
+    let story = async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let line = "concert_watch_trouble{cluster=\"far\",scope=\"configmaps\",trouble=\"failing\"} 1";
+        assert!(hold.metrics().text().contains(line), "{}", hold.metrics().text());
+        assert_eq!(hold.probes().page("/readyz", "").unwrap().code, 200);
+        drain.cancel();
+    };
+    let (ended, ()) = tokio::join!(manager.run(stop), story);
+    ended.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_comes_late_and_a_token_that_expires_stop_nothing() {
+    let (gate, log) = (Outage::default(), Log::default());
+    gate.set(Verdict::Refuse);
+    let world = World { gate: Arc::new(gate.clone()), ..World::simulated(1) };
+    let server = Server::new().await;
+    let manager = working(server.client(&world), "a", OnLost::Rejoin, &log);
+    server.client(&World::simulated(2)).create(&maps(), &map("x", "1")).await.unwrap();
+    let (stop, drain, _) = stop();
+    let hold = manager.clone();
+    let ready = |query: &str| hold.probes().page("/readyz", query).unwrap();
+    let story = async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!((count(&log, "a"), ready("").code), (0, 500));
+        assert!(ready("verbose").text.contains("cannot be reached"), "{}", ready("verbose").text);
+        assert!(!ready("").text.contains("cannot be reached"), "{}", ready("").text);
+        assert!(failures(&hold) > 0);
+        gate.set(Verdict::Pass);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let worked = count(&log, "a");
+        assert!(worked > 5 && ready("").code == 200, "{worked}");
+        gate.set(Verdict::Fail(401));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(count(&log, "a") - worked <= 11, "it no longer leads");
+        gate.set(Verdict::Pass);
+        let worked = count(&log, "a");
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(count(&log, "a") > worked + 5, "and leads again");
+        drain.cancel();
+    };
+    let (ended, ()) = tokio::join!(manager.run(stop), story);
+    ended.unwrap();
+}
+
+/// How many requests about the lease failed.
+fn failures(manager: &Manager) -> u64 {
+    let text = manager.metrics().text();
+    let line = text.lines().find_map(|line| line.strip_prefix("concert_election_failures_total{name=\"m\"} "));
+    line.map_or(0, |count| count.parse().unwrap())
+}
+
+/// Gives one verdict to everything, and another when it is told to.
+#[derive(Clone, Debug)]
+struct Outage(Arc<Mutex<Verdict>>);
+
+impl Default for Outage {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Verdict::Pass)))
+    }
+}
+
+impl Outage {
+    fn set(&self, verdict: Verdict) {
+        *self.0.lock().unwrap() = verdict;
+    }
+}
+
+impl Gate for Outage {
+    fn admit(&self, _: &Call<'_>) -> Verdict {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+/// Two processes, one lease: the standby is warm, and works soon after the leader was told to stop.
+pub(crate) async fn a_standby_takes_over(client: &Client, name: &str) -> Duration {
+    let log = Log::default();
+    let process = |identity: &'static str| {
+        let lease = Some(LeaseSettings::new("default", name, identity));
+        let manager = Manager::new(client.clone(), ManagerSettings { lease, ..ManagerSettings::new(name) });
+        let (log, name) = (Arc::clone(&log), name.to_owned());
+        let noting = reconcile_fn(move |request| {
+            if *request.key.name == *name {
+                log.lock().unwrap().push(identity.to_owned());
+            }
+            async { Ok(Outcome::After(Duration::from_millis(100))) }
+        });
+        manager.add_controller(Controller::builder("maps").for_(only_default()).run(noting).unwrap()).unwrap();
+        manager
+    };
+    client.create(&maps(), &map(name, "1")).await.unwrap();
+    let (a, b) = (process("a"), process("b"));
+    let ((stop_a, drain_a, _), (stop_b, drain_b, _)) = (stop(), stop());
+    let (first, second) = (a.clone(), b.clone());
+    let story = async {
+        first.elected().await;
+        until("a works", || count(&log, "a") > 2).await;
+        until("b is warm", || second.engine().list()[0].is_synced()).await;
+        drain_a.cancel();
+        let told = Instant::now();
+        until("b works", || count(&log, "b") > 0).await;
+        drain_b.cancel();
+        told.elapsed()
+    };
+    let run_b = async {
+        first.elected().await;
+        b.run(stop_b).await
+    };
+    let (ended_a, ended_b, took) = tokio::join!(a.run(stop_a), run_b, story);
+    ended_a.unwrap();
+    ended_b.unwrap();
+    client.delete(&maps(), &crate::key(name), &Default::default()).await.unwrap();
+    took
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_is_warm_and_quick() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let took = a_standby_takes_over(&client, "standby").await;
+    assert!(took < Duration::from_millis(4600), "{took:?}");
 }

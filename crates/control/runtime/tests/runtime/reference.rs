@@ -1,10 +1,12 @@
 //! The same cases on a real kube-apiserver.
 
+use std::time::Duration;
+
 use concert_e2e::{ControlPlane, on_reference_only};
 use concert_runtime::{Client, Source};
 use concert_world::World;
 
-use crate::{clients, controllers, events, leases, watches};
+use crate::{caches, clients, controllers, events, leases, managers, objects, shards, watches};
 
 fn everything_holds(server: &ControlPlane) {
     let source = Source { kubeconfig: Some(server.kubeconfig().to_owned()), context: None };
@@ -16,9 +18,17 @@ fn everything_holds(server: &ControlPlane) {
         assert!(client.resource_for(&concert_api::Gvk::new("no.such.dev", "v1", "X")).await.unwrap().is_none());
         clients::life_of_an_object(&client, "life").await;
         watches::a_cache_follows(&client, "cache").await;
+        caches::objects_are_found(&client, "found").await;
+        caches::metadata_alone(&client, "meta").await;
+        objects::a_typed_life(&client, "typed").await;
+        objects::applies_own_fields(&client, "own").await;
+        objects::creates_or_updates(&client, "be").await;
         controllers::changes_start_reconciles(&client, "controller").await;
         events::events_are_told_and_counted(&client, "events").await;
         leases::a_lease_is_handed_over(&client, "lease").await;
+        let took = managers::a_standby_takes_over(&client, "standby").await;
+        assert!(took < Duration::from_secs(6), "{took:?}");
+        shards::replicas_share_and_leave(&client).await;
     });
 }
 

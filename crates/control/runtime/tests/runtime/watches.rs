@@ -97,9 +97,16 @@ async fn a_cut_watch_goes_on_without_a_gap() {
     assert_eq!(cache.state().trouble, None);
 }
 
-/// A server that has one object nobody can read, in its list and in its watch.
+/// A server of the old kind, which refuses lists as events, and has one object nobody can read, in its list and in its
+/// watch.
 async fn with_bad_objects(request: Request<Body>) -> Result<Response<Full<Bytes>>, Infallible> {
-    let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+    let asks = |what: &str| request.uri().query().is_some_and(|query| query.contains(what));
+    let watches = asks("watch=true");
+    if asks("sendInitialEvents") {
+        let status =
+            json!({ "kind": "Status", "code": 422, "reason": "Invalid", "message": "sendInitialEvents: Forbidden" });
+        return Ok(Response::builder().status(422).body(Full::new(Bytes::from(status.to_string()))).unwrap());
+    }
     let object = |name: Value| json!({ "metadata": { "namespace": "default", "name": name, "resourceVersion": "5" } });
     let frame = |name: Value| format!("{}\n", json!({ "type": "ADDED", "object": object(name) }));
     let text = if watches {

@@ -64,6 +64,11 @@ impl<'s> Place<'s> {
         }
     }
 
+    /// Whether those who make patches say which members stay.
+    pub(super) fn retains_keys(self) -> bool {
+        self.schema.patch_strategy().split(',').any(|strategy| strategy == "retainKeys")
+    }
+
     pub(super) fn merge_key(self) -> &'s str {
         self.schema.patch_merge_key()
     }

@@ -1,0 +1,43 @@
+//! What caches look like from outside: for metrics and the admin page.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::{Cache, CacheState, Informers};
+use crate::scope::Scope;
+
+/// What a cache looks like from outside.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CacheReport {
+    /// What it knows about.
+    pub scope: Scope,
+    /// How far it is.
+    pub state: CacheState,
+    /// How many objects it holds.
+    pub objects: usize,
+    /// How many bytes these are.
+    pub bytes: usize,
+    /// How long ago its watch was last heard of; `None` if never.
+    pub lag: Option<Duration>,
+    /// How long it took to read and keep all that was heard.
+    pub decoding: Duration,
+}
+
+impl CacheReport {
+    fn of(cache: &Cache) -> Self {
+        let state = cache.state();
+        let lag = state.heard.map(|heard| heard.elapsed());
+        let (scope, objects, bytes) = (cache.scope().clone(), cache.len(), cache.bytes());
+        let decoding = Duration::from_nanos(cache.shared().decoding.load(Ordering::Relaxed));
+        Self { scope, state, objects, bytes, lag, decoding }
+    }
+}
+
+impl Informers {
+    /// What every cache looks like from outside, in the order of their scopes.
+    #[must_use]
+    pub fn reports(&self) -> Vec<CacheReport> {
+        self.caches().iter().map(CacheReport::of).collect()
+    }
+}

@@ -1,0 +1,167 @@
+//! Objects of a cache as a type.
+
+use std::any::{Any, TypeId};
+use std::collections::{HashMap, VecDeque};
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use concert_api::{LabelSelector, Object, ObjectKey};
+use serde::de::DeserializeOwned;
+
+use super::{Cache, Index};
+
+/// So many decoded objects are remembered per cache: those that are read again and again. All of them would cost several
+/// times what their bytes do.
+const REMEMBERED: usize = 1024;
+
+/// An object that does not have the shape of the type it was read as.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot read {kind} {key} as {wanted}: {why}")]
+pub struct Undecodable {
+    /// Its kind.
+    pub kind: String,
+    /// Which object.
+    pub key: ObjectKey,
+    /// The type.
+    pub wanted: &'static str,
+    /// What does not fit.
+    pub why: String,
+}
+
+/// The objects of a [`Cache`] as a type: each is decoded when it is read, and remembered for a while. Values are shared, so
+/// reading copies nothing; clone one to change it.
+pub struct View<K> {
+    cache: Cache,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> View<K> {
+    pub(super) fn new(cache: Cache) -> Self {
+        Self { cache, kind: PhantomData }
+    }
+
+    /// The cache behind it.
+    #[must_use]
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+}
+
+impl<K: DeserializeOwned + Send + Sync + 'static> View<K> {
+    /// One object.
+    ///
+    /// # Errors
+    /// It does not have the shape of the type.
+    pub fn get(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, Undecodable> {
+        self.cache.get(key).map(|object| self.decode(&object)).transpose()
+    }
+
+    /// All objects, in the order of their keys. One that does not have the shape of the type is left out, and told in the
+    /// log: it must not take the others with it. [`View::get`] says what is wrong with it.
+    #[must_use]
+    pub fn list(&self) -> Vec<Arc<K>> {
+        self.of(&self.cache.list())
+    }
+
+    /// The objects of a namespace, as [`View::list`].
+    #[must_use]
+    pub fn list_in(&self, namespace: &str) -> Vec<Arc<K>> {
+        self.of(&self.cache.list_in(namespace))
+    }
+
+    /// The objects that a label selector selects, as [`View::list`].
+    #[must_use]
+    pub fn labelled(&self, selector: &LabelSelector) -> Vec<Arc<K>> {
+        self.of(&self.cache.find().labelled(selector).list())
+    }
+
+    /// Objects that were found, as the type; as [`View::list`].
+    #[must_use]
+    pub fn of(&self, objects: &[Arc<Object>]) -> Vec<Arc<K>> {
+        let decoded = objects.iter().map(|object| self.decode(object));
+        decoded
+            .filter_map(|result| result.inspect_err(|error| tracing::warn!(%error, "object left out")).ok())
+            .collect()
+    }
+
+    /// An index by what `values` finds in a decoded object. Every object is decoded for it, once when it comes and once
+    /// when it goes: where one field is enough, [`Cache::index`] with [`Object::field`] costs far less.
+    #[must_use]
+    pub fn index<V: Ord + Send + Sync + 'static>(
+        &self,
+        values: impl Fn(&K) -> Vec<V> + Send + Sync + 'static,
+    ) -> Index<V> {
+        self.cache.index(move |object| object.decode::<K>().map_or_else(|_| Vec::new(), |object| values(&object)))
+    }
+
+    /// One object as the type.
+    ///
+    /// # Errors
+    /// It does not have the shape of the type.
+    pub fn decode(&self, object: &Arc<Object>) -> Result<Arc<K>, Undecodable> {
+        let memo = &self.cache.shared().memo;
+        if let Some(known) = memo.find::<K>(object) {
+            return Ok(known);
+        }
+        let decoded = object.decode::<K>().map_err(|error| Undecodable {
+            kind: object.kind().into_owned(),
+            key: object.key(),
+            wanted: std::any::type_name::<K>(),
+            why: error.to_string(),
+        })?;
+        let decoded = Arc::new(decoded);
+        memo.put(object, Arc::clone(&decoded));
+        Ok(decoded)
+    }
+}
+
+impl<K> Clone for View<K> {
+    fn clone(&self) -> Self {
+        Self::new(self.cache.clone())
+    }
+}
+
+impl<K> std::fmt::Debug for View<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "View<{}>({})", std::any::type_name::<K>(), self.cache.scope())
+    }
+}
+
+/// Which version of which object as which type. An object that is remembered lives, so its address is its own.
+type Name = (TypeId, usize);
+
+/// What was decoded lately.
+#[derive(Default)]
+pub(super) struct Memo(Mutex<Remembered>);
+
+#[derive(Default)]
+struct Remembered {
+    decoded: HashMap<Name, (Arc<Object>, Arc<dyn Any + Send + Sync>)>,
+    /// In the order in which they came.
+    order: VecDeque<Name>,
+}
+
+impl Memo {
+    fn name<K: 'static>(object: &Arc<Object>) -> Name {
+        (TypeId::of::<K>(), Arc::as_ptr(object).addr())
+    }
+
+    fn find<K: Send + Sync + 'static>(&self, object: &Arc<Object>) -> Option<Arc<K>> {
+        let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, decoded) = remembered.decoded.get(&Self::name::<K>(object))?;
+        Arc::clone(decoded).downcast().ok()
+    }
+
+    fn put<K: Send + Sync + 'static>(&self, object: &Arc<Object>, decoded: Arc<K>) {
+        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = Self::name::<K>(object);
+        if remembered.decoded.insert(name, (Arc::clone(object), decoded)).is_none() {
+            remembered.order.push_back(name);
+        }
+        if remembered.order.len() > REMEMBERED
+            && let Some(oldest) = remembered.order.pop_front()
+        {
+            remembered.decoded.remove(&oldest);
+        }
+    }
+}

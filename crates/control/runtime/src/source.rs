@@ -1,0 +1,417 @@
+//! What a running controller listens to: sources that come and go.
+//!
+//! ```text
+//!  cache ──────────────── quick mapping ─────────────────► queue
+//!  cache ──► mailbox ──► task: slow mapping ─────────────► queue
+//!  Channel ─► mailbox ──► task: any mapping ─────────────► queue
+//!  EventSource ─────────► task of its own, with a Sink ──► queue
+//! ```
+//!
+//! Nothing here can hold up the writer of a cache or the sender of an event: where a mapping may take its time, a
+//! mailbox stands between them, with at most one change per object in it.
+
+mod channel;
+mod sync;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use concert_api::{Object, ObjectKey};
+use concert_queue::{Call, Intake};
+use futures::FutureExt;
+use tokio_util::sync::CancellationToken;
+
+pub use channel::Channel;
+pub(crate) use channel::Mailbox;
+
+use crate::cache::{Cache, CacheState, Change, Informers, Origin, Subscription};
+use crate::controller::ControllerError;
+use crate::engine::KeyFilter;
+use crate::floors::Freshness;
+use crate::metrics::ControllerMetrics;
+use crate::reconciler::Key;
+use crate::scope::Scope;
+use crate::tasks::TaskGroup;
+use crate::trigger::{Fire, Listening, Role, Trigger, WhenMissing};
+use crate::worker::Failing;
+
+/// A resync is spread over its period in at most so many steps.
+const RESYNC_STEPS: usize = 256;
+/// By which share the period of a resync varies, so that processes that started together drift apart.
+const RESYNC_JITTER: f64 = 0.1;
+
+type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type Running = Pin<Box<dyn Future<Output = Result<(), BoxError>> + Send>>;
+
+/// Anything that knows which keys should be reconciled, and when: a timer, a message bus, another system.
+///
+/// It runs from when its controller is added, also before workers begin, until it is removed or the controller stops;
+/// then it is dropped where it waits. One that returns is over. An error ends its controller: one that wants to try
+/// again does so itself. A function from a [`Sink`] to a future is a source.
+pub trait EventSource<K: Key = ObjectKey>: Send + 'static {
+    /// Puts keys into the sink.
+    fn run(self, sink: Sink<K>) -> impl Future<Output = Result<(), BoxError>> + Send;
+}
+
+impl<K: Key, F, Fut> EventSource<K> for F
+where
+    F: FnOnce(Sink<K>) -> Fut + Send + 'static,
+    Fut: Future<Output = Result<(), BoxError>> + Send,
+{
+    fn run(self, sink: Sink<K>) -> impl Future<Output = Result<(), BoxError>> + Send {
+        self(sink)
+    }
+}
+
+/// Where a source puts keys. Never waits: a key that is queued already is queued once.
+pub struct Sink<K = ObjectKey> {
+    intake: Arc<Intake<K>>,
+    metrics: ControllerMetrics,
+    priority: i32,
+}
+
+impl<K: Key> Clone for Sink<K> {
+    fn clone(&self) -> Self {
+        Self { intake: Arc::clone(&self.intake), metrics: self.metrics.clone(), priority: self.priority }
+    }
+}
+
+impl<K: Key> Sink<K> {
+    pub(crate) fn new(intake: Arc<Intake<K>>, metrics: ControllerMetrics, priority: i32) -> Self {
+        Self { intake, metrics, priority }
+    }
+
+    /// The same sink for keys of another urgency.
+    #[must_use]
+    pub fn with_priority(&self, priority: i32) -> Self {
+        Self { priority, ..self.clone() }
+    }
+
+    /// Has a key reconciled. `reason` is for people.
+    pub fn add(&self, key: K, reason: &'static str) {
+        self.add_all([key], reason);
+    }
+
+    /// Has keys reconciled.
+    pub fn add_all(&self, keys: impl IntoIterator<Item = K>, reason: &'static str) {
+        let keys: Vec<K> = keys.into_iter().collect();
+        self.put(keys, Call { priority: self.priority, reason, revision: None });
+    }
+
+    /// Has a key reconciled after a while.
+    pub fn add_after(&self, key: K, delay: Duration, reason: &'static str) {
+        self.metrics.added(1);
+        self.intake.add_after(key, delay, Call { priority: self.priority, reason, revision: None });
+    }
+
+    fn put(&self, keys: Vec<K>, call: Call) {
+        if !keys.is_empty() {
+            self.metrics.added(keys.len());
+            self.intake.add(keys, call);
+        }
+    }
+}
+
+impl<K> std::fmt::Debug for Sink<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Sink(priority {})", self.priority)
+    }
+}
+
+/// The sources of one controller.
+pub(crate) struct Sources<K: Key> {
+    controller: Arc<str>,
+    informers: Informers,
+    sink: Sink<K>,
+    freshness: Arc<Freshness<K>>,
+    failing: Failing,
+    next: AtomicU64,
+    /// `None` when the controller has ended: nothing starts any more.
+    active: Mutex<Option<BTreeMap<u64, Active<K>>>>,
+}
+
+/// One of them. Dropping it ends it.
+struct Active<K: Key> {
+    name: String,
+    missing: WhenMissing,
+    cache: Option<Cache>,
+    fire: Arc<Fire<K>>,
+    subscription: Option<Subscription>,
+    tasks: TaskGroup,
+}
+
+impl<K: Key> Sources<K> {
+    pub(crate) fn new(
+        controller: Arc<str>,
+        informers: Informers,
+        sink: Sink<K>,
+        freshness: Arc<Freshness<K>>,
+        failing: Failing,
+    ) -> Arc<Self> {
+        let (next, active) = (AtomicU64::new(0), Mutex::new(Some(BTreeMap::new())));
+        Arc::new(Self { controller, informers, sink, freshness, failing, next, active })
+    }
+
+    fn active(&self) -> MutexGuard<'_, Option<BTreeMap<u64, Active<K>>>> {
+        self.active.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes something from every source, in the order they were added.
+    fn each<T>(&self, take: impl Fn(&Active<K>) -> Option<T>) -> Vec<T> {
+        self.active().iter().flat_map(BTreeMap::values).filter_map(take).collect()
+    }
+
+    /// Starts to listen; gives the number of the source.
+    pub(crate) fn add(&self, trigger: Trigger<K>) -> u64 {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        if self.active().is_none() {
+            return number;
+        }
+        let (missing, resync, own) = (trigger.missing, trigger.resync, trigger.role == Role::For);
+        let informers = trigger.informers.clone().unwrap_or_else(|| self.informers.clone());
+        let (origin, fire) = trigger.split();
+        let (name, fire) = (fire.name.clone(), Arc::new(fire));
+        let mut tasks = TaskGroup::new(CancellationToken::new());
+        let (mut cache, mut subscription) = (None, None);
+        let replayed = Arc::clone(&fire);
+        match origin {
+            Listening::Kind(scope) => {
+                let opened = informers.cache(scope);
+                // Before anything is told: the first turn may write already.
+                self.freshness.join(number, opened.clone(), own);
+                subscription = Some(self.subscribe(&opened, &fire, &mut tasks));
+                if let Some(period) = resync {
+                    tasks.spawn("resync", self.resync(opened.clone(), Arc::clone(&fire), period));
+                }
+                cache = Some(opened);
+            }
+            Listening::Channel(mailbox) => drop(tasks.spawn("channel", read(mailbox, fire, self.sink.clone()))),
+            Listening::Custom(_, run) => {
+                let sink = self.sink.with_priority(fire.priorities.event);
+                drop(tasks.spawn("source", self.watch_over(name.clone(), run, sink)));
+            }
+        }
+        let added = Active { name, missing, cache, fire: replayed, subscription, tasks };
+        let mut active = self.active();
+        match &mut *active {
+            Some(active) => drop(active.insert(number, added)),
+            // It ended meanwhile; what was begun is dropped outside the lock.
+            None => {
+                drop(active);
+                self.freshness.leave(number);
+                drop(added);
+            }
+        }
+        number
+    }
+
+    fn subscribe(&self, cache: &Cache, fire: &Arc<Fire<K>>, tasks: &mut TaskGroup) -> Subscription {
+        let (sink, quick) = (self.sink.clone(), Arc::clone(fire));
+        if !fire.is_slow() {
+            return cache.subscribe(move |change| {
+                if quick.matters(change) {
+                    sink.put(quick.quick(change), quick.call(change));
+                }
+            });
+        }
+        let mailbox = Arc::new(Mailbox::default());
+        tasks.spawn("slow mapping", read(Arc::clone(&mailbox), Arc::clone(fire), sink));
+        cache.subscribe(move |change| {
+            if quick.matters(change) {
+                mailbox.put(change.clone());
+            }
+        })
+    }
+
+    /// Looks at every object again, all of them once per period.
+    fn resync(&self, cache: Cache, fire: Arc<Fire<K>>, period: Duration) -> impl Future<Output = ()> + Send + use<K> {
+        let (sink, random) = (self.sink.clone(), self.informers.client().world().random.clone());
+        async move {
+            cache.synced().await;
+            loop {
+                let period = random.jitter(period, RESYNC_JITTER);
+                let steps = cache.len().clamp(1, RESYNC_STEPS);
+                let mut after = None;
+                for step in 0..steps {
+                    tokio::time::sleep(period / u32::try_from(steps).unwrap_or(1)).await;
+                    for object in share(&cache, after.as_ref(), steps - step) {
+                        after = Some(object.key());
+                        let (key, old) = (object.key(), Some(Arc::clone(&object)));
+                        let change = Change { key, old, new: Some(object), origin: Origin::Resync };
+                        if fire.matters(&change) {
+                            let call = fire.call(&change);
+                            sink.put(fire.map(change).await, call);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs a source of the author's: what goes wrong with it ends the controller.
+    fn watch_over(
+        &self,
+        source: String,
+        run: Box<dyn FnOnce(Sink<K>) -> Running + Send>,
+        sink: Sink<K>,
+    ) -> impl Future<Output = ()> + Send + use<K> {
+        let (controller, failing) = (self.controller.to_string(), self.failing.clone());
+        async move {
+            let ended = AssertUnwindSafe(async { run(sink).await }).catch_unwind().await;
+            let why = match ended {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => crate::error_chain(&*error),
+                Err(panic) => format!("it panicked: {}", crate::worker::panic_text(&*panic)),
+            };
+            failing.fail(ControllerError::Source { controller, source_name: source, why });
+        }
+    }
+
+    /// Ends a source.
+    pub(crate) fn remove(&self, number: u64) {
+        let ended = self.active().as_mut().and_then(|active| active.remove(&number));
+        self.freshness.leave(number);
+        // Outside the lock: it ends a subscription, and perhaps a watch.
+        drop(ended);
+    }
+
+    /// Has all that is known of kinds start turns of these keys, as if the controller had just begun.
+    pub(crate) fn replay(&self, keys: &KeyFilter) {
+        for active in self.active().iter_mut().flat_map(BTreeMap::values_mut) {
+            let Some(cache) = active.cache.clone() else { continue };
+            let (fire, sink, keys) = (Arc::clone(&active.fire), self.sink.clone(), Arc::clone(keys));
+            active.tasks.spawn("replay", async move {
+                for object in cache.list() {
+                    let (key, origin) = (object.key(), Origin::Initial);
+                    let change = Change { key, old: None, new: Some(object), origin };
+                    if fire.matters(&change) {
+                        let call = fire.call(&change);
+                        let mut found = fire.map(change).await;
+                        found.retain(|key| keys(&key.to_string()));
+                        sink.put(found, call);
+                    }
+                }
+            });
+        }
+    }
+
+    /// Ends the flow of keys; what is in flight may still read the caches.
+    pub(crate) fn silence(&self) {
+        let mut silenced = Vec::new();
+        for active in self.active().iter_mut().flat_map(BTreeMap::values_mut) {
+            let quiet = TaskGroup::new(CancellationToken::new());
+            silenced.push((active.subscription.take(), std::mem::replace(&mut active.tasks, quiet)));
+        }
+    }
+
+    /// Ends all sources.
+    pub(crate) fn end(&self) {
+        let ended = self.active().take();
+        ended.iter().flat_map(BTreeMap::keys).for_each(|number| self.freshness.leave(*number));
+    }
+
+    /// The kinds it listens to, and how far each cache is.
+    pub(crate) fn states(&self) -> Vec<(Scope, CacheState)> {
+        let caches = self.each(|active| active.cache.clone());
+        caches.iter().map(|cache| (cache.scope().clone(), cache.state())).collect()
+    }
+
+    /// What its workers wait for before they begin, and why it is not there.
+    pub(crate) fn awaited(&self) -> Vec<String> {
+        let needed = self.each(|active| active.cache.clone().filter(|_| active.missing != WhenMissing::Optional));
+        let waits = needed.iter().map(|cache| (cache.scope(), cache.state())).filter(|(_, state)| !state.synced);
+        let say = |(scope, state): (&Scope, CacheState)| match state.trouble {
+            Some(trouble) => format!("{scope}: {trouble}"),
+            None => format!("{scope} is being listed"),
+        };
+        waits.map(say).collect()
+    }
+
+    /// Waits until every source is complete, or need not be.
+    ///
+    /// # Errors
+    /// A source that must be there is not.
+    pub(crate) async fn synced(&self, limit: Duration) -> Result<(), ControllerError> {
+        let kinds = self.each(|active| Some((active.cache.clone()?, active.missing)));
+        let waits = kinds.into_iter().map(|(cache, missing)| sync::wait(&self.controller, cache, missing, limit));
+        futures::future::try_join_all(waits).await.map(drop)
+    }
+
+    /// The cache of a source, if it has one.
+    fn cache(&self, number: u64) -> Option<Cache> {
+        self.active().as_ref()?.get(&number)?.cache.clone()
+    }
+
+    /// The names of all, in the order they were added.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.each(|active| Some(active.name.clone()))
+    }
+}
+
+/// The next objects of a cache after a key: one of `shares` equal shares of those that are left, as they are now.
+fn share(cache: &Cache, after: Option<&ObjectKey>, shares: usize) -> Vec<Arc<Object>> {
+    let mut left = cache.list();
+    let gone = after.map_or(0, |after| left.partition_point(|object| object.key() <= *after));
+    left.drain(..gone);
+    left.truncate(left.len().div_ceil(shares));
+    left
+}
+
+/// Maps what is in a mailbox, at the pace of the mapping.
+async fn read<K: Key>(mailbox: Arc<Mailbox>, fire: Arc<Fire<K>>, sink: Sink<K>) {
+    loop {
+        let change = mailbox.next().await;
+        // What came through a cache was judged when it came; events from outside are judged here.
+        if change.origin != Origin::External || fire.matters(&change) {
+            let call = fire.call(&change);
+            sink.put(fire.map(change).await, call);
+        }
+    }
+}
+
+/// A source that was added to a running controller. Dropping it ends the source.
+#[must_use = "dropping it ends the source at once"]
+pub struct Watching<K: Key = ObjectKey> {
+    sources: Weak<Sources<K>>,
+    number: u64,
+}
+
+impl<K: Key> Watching<K> {
+    pub(crate) fn new(sources: &Arc<Sources<K>>, number: u64) -> Self {
+        Self { sources: Arc::downgrade(sources), number }
+    }
+
+    /// Resolves when everything that is there has been told; never, if the controller is gone.
+    pub async fn synced(&self) {
+        let Some(sources) = self.sources.upgrade() else { return std::future::pending().await };
+        let cache = sources.cache(self.number);
+        drop(sources);
+        if let Some(cache) = cache {
+            cache.synced().await;
+        }
+    }
+
+    /// Leaves the source to the controller, for as long as that lives.
+    pub fn keep(mut self) {
+        self.sources = Weak::new();
+    }
+}
+
+impl<K: Key> Drop for Watching<K> {
+    fn drop(&mut self) {
+        if let Some(sources) = self.sources.upgrade() {
+            sources.remove(self.number);
+        }
+    }
+}
+
+impl<K: Key> std::fmt::Debug for Watching<K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Watching({})", self.number)
+    }
+}

@@ -1,0 +1,203 @@
+//! Typed and dynamic objects: reads from the cache, writes to the server.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use concert_api::ObjectKey;
+use concert_runtime::{Client, Done, Informers, Objects, Owner, Ownership, Patch, Selection, set_owner};
+use concert_world::{Call, Flow, Gate, Valve, Verdict, World};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::{Value, json};
+
+use crate::embedded::Server;
+use crate::{key, map, maps};
+
+fn typed(name: &str, data: &str) -> ConfigMap {
+    serde_json::from_value(map(name, data)).unwrap()
+}
+
+fn says(map: &ConfigMap) -> &str {
+    map.data.as_ref().and_then(|data| data.get("a")).map_or("", String::as_str)
+}
+
+/// What a type can be asked to do, on any server.
+pub(crate) async fn a_typed_life(client: &Client, prefix: &str) {
+    let (name, informers) = (format!("{prefix}-typed"), Informers::new(client.clone()));
+    let maps: Objects<ConfigMap> = informers.objects();
+    let made = maps.create(&typed(&name, "1")).await.unwrap();
+    assert_eq!(says(&maps.get(&key(&name)).await.unwrap().unwrap()), "1", "its own write, from the cache");
+    let mut changed = made.clone();
+    changed.data.as_mut().unwrap().insert("b".into(), "2".into());
+    let patch = Patch::merge(&made, &changed).unwrap().locked().unwrap();
+    let patched = maps.patch(&key(&name), &patch).await.unwrap().unwrap();
+    assert_eq!(patched.data.as_ref().unwrap().len(), 2);
+    let stale = maps.patch(&key(&name), &patch).await.unwrap_err();
+    assert!(stale.is_conflict(), "{stale}");
+    assert!(maps.patch(&key(&name), &Patch::merge(&made, &made).unwrap()).await.unwrap().is_none());
+    let mut changed = patched.clone();
+    changed.data.as_mut().unwrap().remove("a");
+    let by_places = Patch::json(&patched, &changed).unwrap();
+    assert_eq!(maps.patch(&key(&name), &by_places).await.unwrap().unwrap().data.unwrap().len(), 1);
+    let held = maps.get(&key(&name)).await.unwrap().unwrap();
+    let held = maps.hold(&held, "test.dev/hold").await.unwrap().unwrap();
+    assert!(maps.hold(&held, "test.dev/hold").await.unwrap().is_none());
+    assert!(maps.delete(&key(&name), &Default::default()).await.unwrap());
+    let going = maps.live().get(&key(&name)).await.unwrap().unwrap();
+    assert!(going.metadata.deletion_timestamp.is_some());
+    maps.release(&going, "test.dev/hold").await.unwrap().unwrap();
+    assert!(maps.live().get(&key(&name)).await.unwrap().is_none());
+    assert!(!maps.delete(&key(&name), &Default::default()).await.unwrap());
+    informers.stop().await;
+}
+
+/// Applies own fields, and conflicts name whose they are.
+pub(crate) async fn applies_own_fields(client: &Client, prefix: &str) {
+    let name = format!("{prefix}-applied");
+    let ours: Objects<ConfigMap> = client.objects();
+    let theirs: Objects<Value> = client.clone().with_field_manager("theirs").objects_of(maps());
+    let applied = ours.apply(&typed(&name, "1"), false).await.unwrap();
+    assert_eq!(says(&applied), "1");
+    let other = json!({ "metadata": { "namespace": "default", "name": name }, "data": { "a": "2", "b": null } });
+    let conflict = theirs.apply(&other, false).await.unwrap_err();
+    assert!(conflict.is_conflict() && conflict.to_string().contains(".data.a"), "{conflict}");
+    assert_eq!(theirs.apply(&other, true).await.unwrap()["data"], json!({ "a": "2" }));
+    let nothing = json!({ "metadata": { "namespace": "default", "name": name } });
+    assert_eq!(theirs.apply(&nothing, false).await.unwrap()["data"], Value::Null, "what is not said any more goes");
+    ours.delete_all(&Selection {
+        namespace: "default".into(),
+        fields: format!("metadata.name={name}"),
+        ..Default::default()
+    })
+    .await
+    .unwrap();
+    assert!(ours.get(&key(&name)).await.unwrap().is_none());
+}
+
+/// Create, change, leave alone; status apart from the rest; strategic patches of lists.
+pub(crate) async fn creates_or_updates(client: &Client, prefix: &str) {
+    let name = format!("{prefix}-web");
+    let deployments: Objects<Deployment> = client.objects();
+    let initial: Deployment = serde_json::from_value(json!({
+        "metadata": { "namespace": "default", "name": name },
+        "spec": {
+            "selector": { "matchLabels": { "app": name } },
+            "template": {
+                "metadata": { "labels": { "app": name } },
+                "spec": { "containers": [{ "name": "a", "image": "a:1" }, { "name": "b", "image": "b:1" }] },
+            },
+        },
+    }))
+    .unwrap();
+    let scale = |replicas: i32| move |it: &mut Deployment| it.spec.replicas = Some(replicas);
+    let (made, done) = deployments.create_or_update(initial.clone(), scale(1)).await.unwrap();
+    assert_eq!(done, Done::Created);
+    assert_eq!(deployments.create_or_update(initial.clone(), scale(1)).await.unwrap().1, Done::Unchanged);
+    let (scaled, done) = deployments.create_or_update(initial.clone(), scale(2)).await.unwrap();
+    assert_eq!((done, scaled.spec.replicas), (Done::Updated, Some(2)));
+    let renamed = deployments.create_or_update(initial, |it| it.metadata.name = Some("other".into())).await;
+    assert!(renamed.unwrap_err().to_string().contains("it may not be renamed"));
+    let mut image = scaled.clone();
+    image.spec.template.spec.as_mut().unwrap().containers[1].image = Some("b:2".into());
+    let patch = Patch::strategic(deployments.resource(), &scaled, &image).unwrap();
+    assert_eq!(patch.body()["spec"]["template"]["spec"]["containers"], json!([{ "name": "b", "image": "b:2" }]));
+    let patched = deployments.patch(&key(&name), &patch).await.unwrap().unwrap();
+    assert_eq!(patched.spec.template.spec.unwrap().containers[1].image.as_deref(), Some("b:2"));
+    let status = Patch::raw_merge(json!({ "status": { "observedGeneration": 7 }, "spec": { "replicas": 9 } }));
+    let with_status = deployments.status().patch(&key(&name), &status).await.unwrap().unwrap();
+    let seen = (with_status.status.unwrap().observed_generation, with_status.spec.replicas);
+    assert_eq!(seen, (Some(7), Some(2)), "a status write changes nothing else");
+    let mut child = typed(&format!("{name}-child"), "1");
+    set_owner(&mut child, &Owner::of(&made), Ownership::Controller).unwrap();
+    let child = client.objects::<ConfigMap>().create(&child).await.unwrap();
+    assert_eq!(child.metadata.owner_references.unwrap()[0].uid, made.metadata.uid.unwrap());
+    for (key, part) in [(key(&name), "deployments"), (key(&format!("{name}-child")), "maps")] {
+        let deleted = match part {
+            "maps" => client.objects::<ConfigMap>().delete(&key, &Default::default()).await,
+            _ => deployments.delete(&key, &Default::default()).await,
+        };
+        deleted.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_type_is_created_patched_held_and_deleted() {
+    a_typed_life(&Server::new().await.client(&World::simulated(1)), "life").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_applied_is_owned() {
+    applies_own_fields(&Server::new().await.client(&World::simulated(1)), "own").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_is_made_to_be_as_it_should() {
+    creates_or_updates(&Server::new().await.client(&World::simulated(1)), "be").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn strategic_patches_are_for_built_in_kinds() {
+    let error = Patch::strategic(&crate::widgets(), &json!({}), &json!({ "a": 1 })).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "cannot make a strategic merge patch of widgets.test.dev/v1: it is not a built-in kind; use Patch::merge"
+    );
+    let unread = Patch::merge(&json!({}), &json!({ "a": 1 })).unwrap().locked().unwrap_err().to_string();
+    assert!(unread.contains("read it from the server first"), "{unread}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_after_a_write_waits_for_the_cache_and_then_asks() {
+    let valve = Valve::by(|_| Flow::Deliver);
+    let world = World { valve: valve.clone(), ..World::simulated(1) };
+    let client = Server::new().await.client(&world);
+    let informers = Informers::new(client.clone());
+    let maps: Objects<ConfigMap> = informers.objects();
+    maps.create(&typed("a", "1")).await.unwrap();
+    maps.create(&typed("b", "1")).await.unwrap();
+    assert_eq!(maps.list(&Selection::default()).await.unwrap().iter().filter(|map| says(map) == "1").count(), 2);
+    valve.set(|delivery| if delivery.event == "APPLIED" { Flow::Hold } else { Flow::Deliver });
+    maps.patch(&key("a"), &Patch::raw_merge(json!({ "data": { "a": "2" } }))).await.unwrap();
+    let before = tokio::time::Instant::now();
+    assert_eq!(says(&maps.get(&key("a")).await.unwrap().unwrap()), "2", "asked, because the cache does not come");
+    assert!(before.elapsed() >= Duration::from_secs(2));
+    let before = tokio::time::Instant::now();
+    assert_eq!(says(&maps.get(&key("b")).await.unwrap().unwrap()), "1");
+    assert_eq!(before.elapsed(), Duration::ZERO, "what was not written is not waited for");
+    valve.set(|_| Flow::Deliver);
+    crate::until("the cache", || {
+        maps.cache().unwrap().typed::<ConfigMap>().get(&key("a")).unwrap().is_some_and(|map| says(&map) == "2")
+    })
+    .await;
+    let fields = Selection { fields: "data.a=1".into(), ..Selection::default() };
+    assert!(maps.list(&fields).await.unwrap_err().to_string().contains("a cache cannot select by fields"));
+    let labels = Selection { labels: "a in".into(), ..Selection::default() };
+    assert!(maps.list(&labels).await.unwrap_err().is_invalid());
+    assert_eq!(maps.get(&ObjectKey::new("default", "none")).await.unwrap(), None);
+}
+
+/// Loses every reply to a write, and two of three to reads.
+#[derive(Debug, Default)]
+struct Lossy(AtomicUsize);
+
+impl Gate for Lossy {
+    fn admit(&self, call: &Call<'_>) -> Verdict {
+        let answered = self.0.fetch_add(1, Ordering::SeqCst) % 3 == 2;
+        if answered && call.verb == "GET" { Verdict::Pass } else { Verdict::LoseReply }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_are_tried_again_and_writes_only_if_they_were_not_taken() {
+    let gate = Arc::new(Lossy::default());
+    let world = World { gate: gate.clone(), ..World::simulated(1) };
+    let client = Server::new().await.client(&world);
+    let maps: Objects<ConfigMap> = client.objects();
+    let calls = || gate.0.load(Ordering::SeqCst);
+    assert!(maps.get(&key("none")).await.unwrap().is_none());
+    assert_eq!(calls(), 3, "twice lost, then answered");
+    let lost = maps.create(&typed("a", "1")).await.unwrap_err();
+    assert!(lost.outcome_unknown(), "{lost}");
+    assert_eq!(calls(), 4, "a write that may have happened is not repeated");
+}

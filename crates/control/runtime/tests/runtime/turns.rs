@@ -1,0 +1,233 @@
+//! Turns: how many at a time, how urgently, how often, and what happens when one goes wrong.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use concert_runtime::limiter::{Bucket, FastSlow, MaxOf};
+use concert_runtime::{
+    Backoff, Controller, ControllerDefaults, Outcome, Panics, RateLimiter, ReconcileError, Sink, Trigger, priority,
+    reconcile_fn,
+};
+use concert_world::World;
+use tokio::time::Instant;
+
+use crate::controllers::engine;
+use crate::embedded::Server;
+use crate::{key, map, maps, until};
+
+/// Puts in keys `k0`, `k1`, … at once.
+fn keys(count: usize) -> Trigger {
+    Trigger::source("keys", move |sink: Sink| async move {
+        sink.add_all((0..count).map(|n| key(&format!("k{n}"))), "test");
+        Ok(())
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_number_of_workers_can_be_changed_while_they_work() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let (engine, metrics) = engine(&client);
+    let busy = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&busy);
+    let reconciler = reconcile_fn(move |_| {
+        let count = Arc::clone(&count);
+        async move {
+            count.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            count.fetch_sub(1, Ordering::SeqCst);
+            Ok(Outcome::After(Duration::ZERO))
+        }
+    });
+    engine.add(Controller::builder("c").on(keys(20)).workers(2).run(reconciler).unwrap()).unwrap();
+    let handle = engine.handle::<concert_api::ObjectKey>("c").unwrap();
+    for (workers, expected) in [(2, 2), (7, 7), (1, 1), (0, 0), (3, 3)] {
+        handle.set_workers(workers);
+        tokio::time::sleep(Duration::from_secs(25)).await;
+        assert_eq!(busy.load(Ordering::SeqCst), expected);
+        assert_eq!(engine.list()[0].workers, workers);
+        let shown = format!("max_concurrent_reconciles{{controller=\"c\"}} {workers}");
+        assert!(metrics.text().contains(&shown), "{shown}");
+    }
+    engine.stop().await;
+    assert_eq!(busy.load(Ordering::SeqCst), 0, "a drain lets turns end");
+}
+
+/// When the turns of one key that always fails began, in milliseconds.
+async fn failing(
+    limiter: impl RateLimiter<concert_api::ObjectKey> + 'static,
+    tries: Option<u32>,
+) -> (Vec<u128>, String) {
+    let client = Server::new().await.client(&World::simulated(1));
+    let (engine, metrics) = engine(&client);
+    let (turns, began) = (Arc::new(Mutex::new(Vec::new())), Instant::now());
+    let seen = Arc::clone(&turns);
+    let reconciler = reconcile_fn(move |_| {
+        seen.lock().unwrap().push(began.elapsed().as_millis());
+        async { Err(ReconcileError::retry("no")) }
+    });
+    let mut builder = Controller::builder("c").on(keys(1)).limiter(limiter);
+    if let Some(tries) = tries {
+        builder = builder.max_tries(tries);
+    }
+    engine.add(builder.run(reconciler).unwrap()).unwrap();
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    let turns = std::mem::take(&mut *turns.lock().unwrap());
+    (turns, metrics.text())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_chooses_its_limiter() {
+    let seconds = Duration::from_secs;
+    let fast_slow = FastSlow { fast: seconds(1), slow: seconds(40), tries: 2 };
+    assert_eq!(failing(fast_slow, None).await.0, [0, 1000, 2000, 42_000, 82_000]);
+    let both =
+        MaxOf::new(vec![Box::new(Backoff { base: seconds(1), max: seconds(60) }), Box::new(Bucket::new(0.02, 1))]);
+    assert_eq!(failing(both, None).await.0, [0, 1000, 50_000]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_fails_too_often_is_given_up() {
+    let (turns, metrics) =
+        failing(Backoff { base: Duration::from_secs(1), max: Duration::from_secs(60) }, Some(3)).await;
+    assert_eq!(turns, [0, 1000, 3000]);
+    for line in [
+        "controller_runtime_terminal_reconcile_errors_total{controller=\"c\"} 1",
+        "controller_runtime_reconcile_errors_total{controller=\"c\"} 3",
+        "concert_workqueue_backoffs_total{name=\"c\",controller=\"c\"} 2",
+    ] {
+        assert!(metrics.contains(line), "{line} is missing in:\n{metrics}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_may_choose_how_urgent_the_next_one_is() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let (engine, metrics) = engine(&client);
+    let seen: Arc<Mutex<Vec<i32>>> = Arc::default();
+    let log = Arc::clone(&seen);
+    let reconciler = reconcile_fn(move |request| {
+        let mut log = log.lock().unwrap();
+        log.push(request.priority);
+        if log.len() == 2 {
+            request.set_priority(priority::POLL);
+        }
+        async { Ok(Outcome::After(Duration::from_secs(1))) }
+    });
+    engine.add(Controller::builder("c").on(keys(1)).run(reconciler).unwrap()).unwrap();
+    until("four turns", || seen.lock().unwrap().len() == 4).await;
+    assert_eq!(*seen.lock().unwrap(), [0, 0, -50, -50], "kept unless something else is said");
+    let text = metrics.text();
+    assert!(text.contains("workqueue_retries_total{name=\"c\",controller=\"c\"} 4"), "any delay counts: {text}");
+    assert!(text.contains("concert_workqueue_backoffs_total{name=\"c\",controller=\"c\"} 0"), "nothing failed: {text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_found_at_the_start_is_not_starved_by_a_steady_stream() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let (engine, metrics) = engine(&client);
+    for n in 0..3 {
+        client.create(&maps(), &map(&format!("old{n}"), "1")).await.unwrap();
+    }
+    let stream = Trigger::source("stream", |sink: Sink| async move {
+        for n in 0u64.. {
+            sink.add(key(&format!("new{n}")), "stream");
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        Ok(())
+    });
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = Arc::clone(&seen);
+    let reconciler = reconcile_fn(move |request| {
+        let log = Arc::clone(&log);
+        async move {
+            log.lock().unwrap().push(request.key.name.to_string());
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Ok(Outcome::Done)
+        }
+    });
+    engine.add(Controller::builder("c").for_(maps()).on(stream).run(reconciler).unwrap()).unwrap();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let text = metrics.text();
+    let oldest = text
+        .lines()
+        .find_map(|line| line.strip_prefix("concert_workqueue_oldest_seconds{name=\"c\",controller=\"c\"} "));
+    assert!(oldest.unwrap().parse::<f64>().unwrap() > 3.0, "{text}");
+    assert!(engine.list()[0].oldest.unwrap() > Duration::from_secs(3));
+    tokio::time::sleep(Duration::from_secs(35)).await;
+    let old = seen.lock().unwrap().iter().filter(|name| name.starts_with("old")).count();
+    assert_eq!(old, 3, "{:?}", seen.lock().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_that_never_returns_is_visible_and_holds_up_only_itself() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let (engine, metrics) = engine(&client);
+    let turns = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&turns);
+    let reconciler = reconcile_fn(move |request| {
+        let count = Arc::clone(&count);
+        async move {
+            if &*request.key.name == "k0" {
+                std::future::pending::<()>().await;
+            }
+            count.fetch_add(1, Ordering::SeqCst);
+            Ok(Outcome::Done)
+        }
+    });
+    engine.add(Controller::builder("c").on(keys(10)).workers(2).run(reconciler).unwrap()).unwrap();
+    until("the others", || turns.load(Ordering::SeqCst) == 9).await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(engine.busy(), ["c default/k0"]);
+    let text = metrics.text();
+    let prefix = "workqueue_longest_running_processor_seconds{name=\"c\",controller=\"c\"} ";
+    let longest = text.lines().find_map(|line| line.strip_prefix(prefix)).unwrap().parse::<f64>().unwrap();
+    assert!(longest >= 3600.0, "{longest}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_may_end_the_controller_and_no_other() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let (engine, _) = engine(&client);
+    let turns = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&turns);
+    let calm = reconcile_fn(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async { Ok(Outcome::After(Duration::from_secs(1))) }
+    });
+    let wild = reconcile_fn(|request| async move {
+        if &*request.key.name == "k0" {
+            std::future::pending::<()>().await;
+        }
+        panic!("oh no")
+    });
+    engine.add(Controller::builder("calm").on(keys(1)).run(calm).unwrap()).unwrap();
+    engine.add(Controller::builder("wild").on(keys(2)).workers(2).panics(Panics::Fail).run(wild).unwrap()).unwrap();
+    assert_eq!(engine.failure().await.to_string(), "controller \"wild\" panicked at default/k1: oh no");
+    assert_eq!(engine.busy(), ["wild default/k0"], "it is told although a turn never ends");
+    let before = turns.load(Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(turns.load(Ordering::SeqCst) >= before + 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn defaults_hold_where_a_controller_says_nothing() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let (engine, metrics) = engine(&client);
+    engine.set_defaults(ControllerDefaults {
+        workers: 3,
+        workers_by_kind: BTreeMap::from([("ConfigMap".to_owned(), 5)]),
+        timeout: Some(Duration::from_secs(1)),
+        ..ControllerDefaults::default()
+    });
+    let hang = || reconcile_fn(|_| async { std::future::pending().await });
+    engine.add(Controller::builder("a").on(keys(1)).run(hang()).unwrap()).unwrap();
+    engine.add(Controller::builder("b").for_(maps()).run(hang()).unwrap()).unwrap();
+    engine.add(Controller::builder("c").for_(maps()).workers(9).run(hang()).unwrap()).unwrap();
+    let workers: Vec<usize> = engine.list().iter().map(|state| state.workers).collect();
+    assert_eq!(workers, [3, 5, 9]);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let text = metrics.text();
+    assert!(!text.contains("reconcile_timeouts_total{controller=\"a\"} 0"), "cut after a second: {text}");
+}
