@@ -61,7 +61,9 @@ impl Server {
         }
         set_families(service);
         let choice = if is_dry { Choice::Dummy } else { Choice::Free(random) };
-        errors.extend(set_address(service, &taken, choice));
+        if gets_address(service, old) {
+            errors.extend(set_address(service, &taken, choice));
+        }
         errors.extend(set_node_ports(service, &mut taken, choice));
         errors
     }
@@ -82,6 +84,16 @@ impl Server {
         }
         taken
     }
+}
+
+/// Only a new service, or one that was a name, is given an address that it does not ask for. One that came through its
+/// status has none, and stays so.
+fn gets_address(service: &Value, old: Option<&Value>) -> bool {
+    let spec = &service["spec"];
+    let asks = [&spec["clusterIP"], &spec["clusterIPs"][0]]
+        .iter()
+        .any(|said| said.as_str().is_some_and(|text| !text.is_empty()));
+    asks || old.is_none_or(|old| old["spec"]["type"] == "ExternalName")
 }
 
 /// What an update does not say stays.

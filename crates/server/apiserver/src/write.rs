@@ -240,10 +240,12 @@ impl Server {
             sent.managed.keep_times(live.managed);
         }
         let Booked { value: sent, mut managed, mut warnings, is_merged, is_hollow } = sent;
-        rules::check_name(target, &sent)?;
-        self.check_escalation(target, query, &sent, Some(old))?;
-        check_uid(target, &sent, old, change)?;
-        let conditional = check_revision(target, &sent, entry, change)?;
+        let conditional = rules::check_name(target, &sent)
+            .and_then(|()| self.check_escalation(target, query, &sent, Some(old)))
+            .and_then(|()| check_uid(target, &sent, old, change))
+            .and_then(|()| check_revision(target, &sent, entry, change))
+            // What is remarkable is told of what is refused as well.
+            .map_err(|status| status.warning(&warnings))?;
         let addresses = self.hold_addresses(target).await;
         let mut object = self.merged(target, &sent, old);
         rules::keep_from_old(&mut object, old);
@@ -270,6 +272,7 @@ impl Server {
             self.establish(&mut object, Some(old), &mut managed);
         }
         prune_merged(target, &mut object, is_merged);
+        default_scaled(target, &mut object);
         let unchanged = object == *old && managed == *live.managed;
         managed.write_to(&mut object);
         warnings.extend(self.consult(&review, &object).await?);
@@ -356,6 +359,15 @@ impl Server {
 fn prune_merged(target: &Target, object: &mut Value, is_merged: bool) {
     if is_merged && target.resource.is_custom() {
         target.version().schema.prune(object);
+    }
+}
+
+/// The number that a scale writes may be the first thing in the object around it, whose defaults then are seen by
+/// whoever reads it. They were no part of what was checked.
+fn default_scaled(target: &Target, object: &mut Value) {
+    if target.part == Part::Scale && target.resource.is_custom() {
+        // What has no room is left out, as it is by a read.
+        let _ = target.version().schema.default(object);
     }
 }
 
