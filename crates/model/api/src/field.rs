@@ -22,10 +22,12 @@ pub enum Fault {
     TypeInvalid(Value),
     /// The value is not in a list of allowed ones.
     NotSupported(Value, Vec<String>),
+    /// The value, shown as this text, is not in a list of allowed ones.
+    NotSupportedShown(String, Vec<String>),
     /// The value occurs twice.
     Duplicate(Value),
-    /// The value occurs twice, and is not shown.
-    DuplicateUnshown,
+    /// The value occurs twice, and is shown as this text, or not at all.
+    DuplicateShown(Option<String>),
     /// The value names what is not there.
     NotFound(Value),
     /// The field may not be set.
@@ -83,13 +85,12 @@ impl FieldError {
             Fault::InvalidShown(None) => "Invalid value".to_owned(),
             Fault::InvalidShown(Some(text)) => format!("Invalid value: {text}"),
             Fault::Duplicate(value) => format!("Duplicate value: {}", shown(value)),
-            Fault::DuplicateUnshown => "Duplicate value".to_owned(),
+            Fault::DuplicateShown(None) => "Duplicate value".to_owned(),
+            Fault::DuplicateShown(Some(text)) => format!("Duplicate value: {text}"),
             Fault::NotFound(value) => format!("Not found: {}", shown(value)),
             Fault::TooMany(count) => format!("Too many: {count}"),
-            Fault::NotSupported(value, allowed) => {
-                let allowed: Vec<String> = allowed.iter().map(|one| format!("{one:?}")).collect();
-                format!("Unsupported value: {}: supported values: {}", shown(value), allowed.join(", "))
-            }
+            Fault::NotSupported(value, allowed) => not_supported(&shown(value), allowed),
+            Fault::NotSupportedShown(text, allowed) => not_supported(text, allowed),
         };
         if self.detail.is_empty() { head } else { format!("{head}: {}", self.detail) }
     }
@@ -101,8 +102,8 @@ impl FieldError {
             Fault::Required => "FieldValueRequired",
             Fault::Invalid(_) | Fault::InvalidShown(_) => "FieldValueInvalid",
             Fault::TypeInvalid(_) => "FieldValueTypeInvalid",
-            Fault::NotSupported(..) => "FieldValueNotSupported",
-            Fault::Duplicate(_) | Fault::DuplicateUnshown => "FieldValueDuplicate",
+            Fault::NotSupported(..) | Fault::NotSupportedShown(..) => "FieldValueNotSupported",
+            Fault::Duplicate(_) | Fault::DuplicateShown(_) => "FieldValueDuplicate",
             Fault::NotFound(_) => "FieldValueNotFound",
             Fault::Forbidden => "FieldValueForbidden",
             Fault::TooLong => "FieldValueTooLong",
@@ -119,6 +120,11 @@ impl fmt::Display for FieldError {
 }
 
 /// A value as it stands in a message: strings quoted, everything else as JSON.
+fn not_supported(shown: &str, allowed: &[String]) -> String {
+    let allowed: Vec<String> = allowed.iter().map(|one| format!("{one:?}")).collect();
+    format!("Unsupported value: {shown}: supported values: {}", allowed.join(", "))
+}
+
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),

@@ -4,6 +4,7 @@
 //! like is in `definitions.txt`. Both are written by `cargo xtask kinds`, and a further kind needs no code. Code is what
 //! the real server has as code: [`habits`] by kind, [`defaults`] by struct.
 
+mod address;
 mod autoscaler;
 mod cells;
 mod cluster;
@@ -348,6 +349,14 @@ impl Builtin {
         })
     }
 
+    /// Whether an object says that something is empty that is stored as nothing, and its kind counts that as a change.
+    /// Ask before reading.
+    #[must_use]
+    pub fn is_hollow(&self, object: &Value) -> bool {
+        let content = || object.as_object().into_iter().flatten().filter(|(name, _)| *name != "metadata");
+        self.counted == Counted::ContentAndHollow && content().any(|(name, member)| is_hollow(name, member))
+    }
+
     /// Makes of an object what Go makes of it when it reads it: without what is empty, with defaults. Whether there was
     /// room for them: 3 MiB in one object.
     #[must_use]
@@ -391,6 +400,19 @@ impl Subresource {
     #[must_use]
     pub fn schema(&self) -> Option<Schema> {
         definition(self.schema_name)
+    }
+}
+
+/// Lists, labels and bytes: what else is empty is a struct, which is never nothing.
+fn is_hollow(name: &str, value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.is_empty() || items.iter().any(|item| is_hollow("", item)),
+        Value::Object(members) => {
+            (members.is_empty() && name == "matchLabels")
+                || members.iter().any(|(name, member)| is_hollow(name, member))
+        }
+        Value::String(text) => text.is_empty() && name == "caBundle",
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
     }
 }
 

@@ -330,6 +330,12 @@ impl Schema {
         decode::fault(self, object, name)
     }
 
+    /// Why a tree cannot be made an object of a built-in kind, as a strategic patch does: a value of the wrong type.
+    #[must_use]
+    pub fn restore_fault(&self, object: &Value) -> Option<String> {
+        decode::restore_fault(self, object)
+    }
+
     /// Whether any node has CEL rules (`x-kubernetes-validations`).
     #[must_use]
     pub fn has_rules(&self) -> bool {

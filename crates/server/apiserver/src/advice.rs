@@ -19,11 +19,14 @@ pub(crate) fn advice(target: &Target, object: &Value, old: Option<&Value>) -> Ve
         let warnings = concert_schema::definition_warnings(object).into_iter();
         advice.extend(warnings.filter(|warning| !before.contains(warning)));
     }
-    if target.resource.id == *SERVICES && target.part == Part::Whole {
+    if target.resource.id == *SERVICES && (target.part == Part::Whole || old.is_none()) {
         advice.extend(service_advice(&object["spec"]).into_iter().map(str::to_owned));
     }
     if let (Some(builtin), Part::Whole) = (target.version().builtin, target.part) {
         advice.extend(pods::advice(&builtin.gvk.group, &builtin.gvk.kind, object, old));
+    }
+    if object["addressType"] == "FQDN" && target.resource.kind == "EndpointSlice" && !target.resource.is_custom() {
+        advice.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
     }
     if object["kind"] == "Secret" && object["type"] == "kubernetes.io/tls" && !target.resource.is_custom() {
         advice.extend(pem_warning(object));

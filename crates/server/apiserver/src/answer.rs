@@ -130,7 +130,7 @@ impl Server {
                 // Where there is nothing to be called nobody is warned; what is not watched can be read.
                 let refused = response.status() == http::StatusCode::METHOD_NOT_ALLOWED && parts.method != Method::GET;
                 if let Some(warning) = target.version().deprecated.as_ref().filter(|_| !refused) {
-                    respond::warn(&mut response, std::slice::from_ref(warning));
+                    respond::warn_first(&mut response, warning);
                 }
                 response
             }

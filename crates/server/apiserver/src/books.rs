@@ -30,6 +30,11 @@ const SUBRESOURCE_MAX: usize = 256;
 static SCALE: LazyLock<Option<&'static Builtin>> = LazyLock::new(|| part_kind(&Gvk::new("autoscaling", "v1", "Scale")));
 static NOTHING: LazyLock<FieldSet> = LazyLock::new(FieldSet::default);
 
+/// Why a tree cannot be made a scale.
+pub(crate) fn scale_fault(scale: &Value) -> Option<String> {
+    SCALE.and_then(|builtin| builtin.schema.restore_fault(scale))
+}
+
 /// An object as its writer wants it, and whose its fields are then.
 #[derive(Clone, Debug)]
 pub(crate) struct Booked {
@@ -39,6 +44,8 @@ pub(crate) struct Booked {
     pub(crate) warnings: Vec<String>,
     /// A configuration was merged into it, and it was not read since: a custom resource is still to be pruned.
     pub(crate) is_merged: bool,
+    /// It said that something is empty, and some kinds count that as a change.
+    pub(crate) is_hollow: bool,
 }
 
 impl Target {

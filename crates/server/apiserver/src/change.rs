@@ -116,10 +116,10 @@ impl Change {
             Self::Replace(sent) if by_put => {
                 let nothing = json!({"metadata": {"name": target.name}});
                 check_uid(target, &sent.value, &nothing, self)?;
-                let Incoming { mut value, mut warnings } = sent.clone();
+                let Incoming { mut value, mut warnings, is_hollow } = sent.clone();
                 warnings.extend(owners::deduplicate(&mut value, Stage::Sent));
                 let managed = books::created(target, query, &mut value, now);
-                Booked { value, managed, warnings, is_merged: false }
+                Booked { value, managed, warnings, is_merged: false, is_hollow }
             }
             Self::Apply(config) => {
                 let booked = self.configured(target, query, None, config, now)?;
@@ -148,7 +148,7 @@ impl Change {
         if target.part == Part::Scale {
             return self.scaled(target, query, live, now);
         }
-        let Incoming { mut value, mut warnings } = match self {
+        let Incoming { mut value, mut warnings, is_hollow } = match self {
             Self::Replace(sent) => sent.clone(),
             Self::Apply(config) => return self.configured(target, query, Some(live), config, now),
             Self::MergePatch(..) | Self::JsonPatch(..) | Self::StrategicPatch(..) => {
@@ -160,7 +160,8 @@ impl Change {
                 if !value.is_object() {
                     return Err(Status::bad_request("the patch does not leave an object"));
                 }
-                incoming::patched(target, value, findings, query.field_validation)
+                self.check_restored(target, &mut value)
+                    .and_then(|()| incoming::patched(target, value, findings, query.field_validation))
                     .map_err(|status| incoming::unreadable(status, || self.shown(target, live)))?
             }
         };
@@ -168,7 +169,18 @@ impl Change {
             warnings.extend(owners::deduplicate(&mut value, Stage::Sent));
         }
         let managed = books::updated(target, live, &mut value, query.author(now));
-        Ok(Booked { value, managed, warnings, is_merged: false })
+        Ok(Booked { value, managed, warnings, is_merged: false, is_hollow })
+    }
+
+    /// What a strategic patch leaves is no text that is read, but a tree that is made an object.
+    fn check_restored(&self, target: &Target, value: &mut Value) -> Result<(), Status> {
+        match (self, target.version().builtin) {
+            (Self::StrategicPatch(..), Some(builtin)) => {
+                incoming::whole_numbers(value);
+                builtin.schema.restore_fault(value).map_or(Ok(()), |fault| Err(Status::bad_request(fault)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What the real server shows of a patch that leaves nothing readable: what it leaves, with all its books, or itself.
@@ -202,12 +214,16 @@ impl Change {
                     }
                     _ => self.patch_value(target, &mut scale).map(|_| Vec::new())?,
                 };
+                if let (Self::StrategicPatch(patch, _), Some(fault)) = (self, books::scale_fault(&scale)) {
+                    return Err(incoming::unreadable(Status::bad_request(fault), || scale::go_text(patch)));
+                }
+                scale::forget_zero(&mut scale);
                 let managed = scales.updated(&before, &mut scale, query.author(now));
                 (scale, managed, warnings)
             }
         };
         let value = scale::applied(target, &scale, live.object, self.is_patch())?;
-        Ok(Booked { value, managed, warnings, is_merged: false })
+        Ok(Booked { value, managed, warnings, is_merged: false, is_hollow: false })
     }
 
     /// The object after a configuration was applied to it.
@@ -221,9 +237,12 @@ impl Change {
     ) -> Result<Booked, Status> {
         let applied = books::applied(target, query, live, &config.value, now)?;
         let warnings = strict(config, query)?;
+        let mut object = applied.object;
+        drop_null_status(&mut object, live.map(|live| live.object), &config.value);
         let is_made = applied.changed || live.is_none();
-        let value = if is_made { incoming::applied(target, &config.value, applied.object)? } else { applied.object };
-        Ok(Booked { value, managed: applied.managed, warnings, is_merged: true })
+        let is_hollow = target.version().builtin.is_some_and(|builtin| builtin.is_hollow(&object));
+        let value = if is_made { incoming::applied(target, &config.value, object)? } else { object };
+        Ok(Booked { value, managed: applied.managed, warnings, is_merged: true, is_hollow })
     }
 
     /// Whether a patch may change the books themselves.
@@ -266,22 +285,40 @@ impl Change {
     }
 }
 
+/// A status that is said to be null where there is none is still none. One that was emptied is null, and refused later.
+fn drop_null_status(object: &mut Value, live: Option<&Value>, config: &Value) {
+    let is_said = config.get("status").is_some_and(Value::is_null);
+    let was_there = live.is_some_and(|live| live.get("status").is_some());
+    if let Some(members) = object.as_object_mut().filter(|_| is_said && !was_there) {
+        members.remove("status");
+    }
+}
+
 /// Reads the configuration of an apply: YAML, of which JSON is a part.
 fn configuration(body: &[u8]) -> Result<Document, Status> {
-    let undecodable = |why: &str| Status::bad_request(format!("error decoding YAML: {why}"));
+    // What does not look like JSON is made JSON first, and refused there.
+    let looks_like_json = body.trim_ascii_start().starts_with(b"{");
+    let unreadable = |why: &str| {
+        let head = if looks_like_json {
+            "error decoding patch: error converting YAML to JSON"
+        } else {
+            "error encoding patch"
+        };
+        Status::bad_request(format!("{head}: {why}"))
+    };
     // Most clients send JSON, which is read much faster; what is remarkable in it is told in the words for YAML.
     let plain = Media::Json.decode(body).ok().filter(|document| document.refusals().is_empty());
     let mut config = match plain {
         Some(document) => document,
-        None => Media::Yaml.decode(body).map_err(|error| undecodable(&error))?,
+        None => Media::Yaml.decode(body).map_err(|error| unreadable(&error))?,
     };
     match &config.value {
         Value::Object(_) => incoming::whole_numbers(&mut config.value),
         Value::Null => config.value = json!({}),
         other => {
             let found = json_type(other);
-            return Err(undecodable(&format!(
-                "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+            return Err(Status::bad_request(format!(
+                "error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
             )));
         }
     }
@@ -296,7 +333,7 @@ fn strict(config: &Document, query: &Query) -> Result<Vec<String>, Status> {
         FieldValidation::Strict => match config.refusals().first() {
             None => Ok(Vec::new()),
             Some(refusal) => Err(Status::bad_request(format!(
-                "error strict decoding YAML: error converting YAML to JSON: {refusal}"
+                "error strict decoding patch: error converting YAML to JSON: {refusal}"
             ))),
         },
     }

@@ -61,7 +61,7 @@ impl Server {
                 return Ok(Deleted::Marked(encode::served(&target.resource, target.version(), entry)));
             }
             if options.dry_run {
-                let shown = if gone { &object } else { &marked };
+                let shown = if gone && !shows_end(target) { &object } else { &marked };
                 let bytes = encode::finished(target.version(), shown, &entry.revision.to_string());
                 let gone = gone && !is_returned(target);
                 return Ok(if gone { Deleted::Gone(success(target, &object)) } else { Deleted::Marked(bytes) });
@@ -76,7 +76,7 @@ impl Server {
                     self.after_removal(&key).await;
                     if is_returned(target) {
                         let revision = removed.revision.to_string();
-                        let shown = if meta::is_deleting(&object) { &marked } else { &object };
+                        let shown = if shows_end(target) || meta::is_deleting(&object) { &marked } else { &object };
                         return Ok(Deleted::Marked(encode::finished(target.version(), shown, &revision)));
                     }
                     return Ok(Deleted::Gone(success(target, &object)));
@@ -195,6 +195,11 @@ pub(crate) fn say_terminating(definition: &mut Value, reason: &str, message: &st
 }
 
 /// Whether a deletion is answered with the object that is gone.
+/// Of a pod it is shown how it ends, also if that takes no time.
+fn shows_end(target: &Target) -> bool {
+    target.resource.kind == "Pod" && !target.resource.is_custom()
+}
+
 fn is_returned(target: &Target) -> bool {
     target.resource.builtin.is_some_and(|builtin| builtin.returned)
 }

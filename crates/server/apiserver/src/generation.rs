@@ -6,12 +6,14 @@ use serde_json::Value;
 
 use crate::target::{Part, Target};
 
-/// Any change outside metadata counts; a status that is a subresource does not. Built-in kinds have their own ways.
-pub(crate) fn bump(target: &Target, object: &mut Value, old: &Value) {
+/// Any change outside metadata counts; a status that is a subresource does not. Built-in kinds have their own ways: to
+/// some what is said to be empty (`is_hollow`) is another thing than nothing.
+pub(crate) fn bump(target: &Target, object: &mut Value, old: &Value, is_hollow: bool) {
     let counted = target.version().builtin.map_or(Counted::Content, |builtin| builtin.counted);
     let changed = match counted {
         Counted::Never | Counted::Once => false,
         Counted::Content => is_content_changed(target, object, old),
+        Counted::ContentAndHollow => is_hollow || is_content_changed(target, object, old),
         Counted::ContentAndAnnotations => {
             is_content_changed(target, object, old)
                 || object["metadata"]["annotations"] != old["metadata"]["annotations"]

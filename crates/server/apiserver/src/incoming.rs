@@ -26,6 +26,8 @@ const UNDERSTOOD: [(&str, &str); 9] = [
 pub(crate) struct Incoming {
     pub(crate) value: Value,
     pub(crate) warnings: Vec<String>,
+    /// It said that something is empty, and some kinds count that as a change.
+    pub(crate) is_hollow: bool,
 }
 
 /// Reads an object of the target's kind from a request body.
@@ -190,6 +192,7 @@ fn finish(target: &Target, mut value: Value, sent: Sent<'_>, validation: FieldVa
             Vec::new()
         }
     };
+    let is_hollow = version.builtin.is_some_and(|builtin| builtin.is_hollow(&value));
     let managed = take_managed(&mut value).or_else(|| forgets.then(|| Value::Array(Vec::new())));
     let roomy = match version.builtin {
         Some(builtin) => builtin.read(&mut value),
@@ -198,7 +201,7 @@ fn finish(target: &Target, mut value: Value, sent: Sent<'_>, validation: FieldVa
     if let Some(managed) = managed {
         meta::of(&mut value).insert(MANAGED.to_owned(), managed);
     }
-    if roomy { Ok(Incoming { value, warnings }) } else { Err(too_large()) }
+    if roomy { Ok(Incoming { value, warnings, is_hollow }) } else { Err(too_large()) }
 }
 
 fn too_large() -> Status {

@@ -118,7 +118,7 @@ impl Server {
         let kind = kind.as_ref().ok_or_else(|| Status::internal("this kind is not known"))?;
         let object =
             ObjectKey::new(target.namespace.as_deref().unwrap_or_default(), target.name.as_deref().unwrap_or_default());
-        let Incoming { value, warnings } =
+        let Incoming { value, warnings, .. } =
             incoming::read(&Target::stored(kind, &object), media, body, query.field_validation)?;
         let named = meta::text(&value, "name");
         // A binding that is not sent to a pod names it.

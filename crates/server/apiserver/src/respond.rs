@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use serde_json::Value;
 
 use crate::body::yaml;
-pub(crate) use warnings::warn;
+pub(crate) use warnings::{warn, warn_first};
 
 /// The body of an answer.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;

@@ -21,7 +21,7 @@ const EXACTLY_ONE: &str = "exactly one of nonResourceAttributes or resourceAttri
 impl Server {
     /// Answers a question.
     pub(crate) fn review(&self, target: &Target, query: &Query, media: Media, body: &[u8]) -> Result<Written, Status> {
-        let Incoming { mut value, warnings } = incoming::read(target, media, body, query.field_validation)?;
+        let Incoming { mut value, warnings, .. } = incoming::read(target, media, body, query.field_validation)?;
         let managed = books::created(target, query, &mut value, self.now());
         let written = |metadata: &Value, spec: Option<&Value>, status: Value| {
             let mut object = answered(target, metadata, spec, status);

@@ -61,6 +61,15 @@ pub(crate) fn before(target: &Target, object: &Value) -> Result<Value, Status> {
     Ok(document(paths(target)?, object))
 }
 
+/// No replicas are written as nothing.
+pub(crate) fn forget_zero(scale: &mut Value) {
+    if scale["spec"]["replicas"] == 0
+        && let Some(spec) = scale["spec"].as_object_mut()
+    {
+        spec.remove("replicas");
+    }
+}
+
 /// Reads a Scale from the body of a PUT.
 pub(crate) fn read(media: Media, body: &[u8], validation: FieldValidation) -> Result<Incoming, Status> {
     let document = media.decode(body).map_err(Status::bad_request)?;
@@ -78,10 +87,12 @@ pub(crate) fn read(media: Media, body: &[u8], validation: FieldValidation) -> Re
     let unknown = unknown_fields(&value).into_iter().map(|path| format!("unknown field {path:?}"));
     let unknown: Vec<String> = unknown.collect();
     match validation {
-        FieldValidation::Ignore => Ok(Incoming { value, warnings: Vec::new() }),
-        FieldValidation::Warn => Ok(Incoming { value, warnings: [document.warnings(), unknown].concat() }),
+        FieldValidation::Ignore => Ok(Incoming { value, warnings: Vec::new(), is_hollow: false }),
+        FieldValidation::Warn => {
+            Ok(Incoming { value, warnings: [document.warnings(), unknown].concat(), is_hollow: false })
+        }
         FieldValidation::Strict => match [document.refusals(), unknown].concat() {
-            refusals if refusals.is_empty() => Ok(Incoming { value, warnings: Vec::new() }),
+            refusals if refusals.is_empty() => Ok(Incoming { value, warnings: Vec::new(), is_hollow: false }),
             refusals => Err(Status::bad_request(format!(
                 "Scale in version \"v1\" cannot be handled as a Scale: strict decoding error: {}",
                 refusals.join(", ")

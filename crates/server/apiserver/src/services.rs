@@ -14,12 +14,25 @@ use crate::Server;
 pub(crate) static SERVICES: LazyLock<GroupResource> = LazyLock::new(|| GroupResource::new("", "services"));
 /// Where clients inside of a cluster find the server.
 pub(crate) const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+/// What stands for an address in a dry run.
+const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 0);
+/// The ports after it stand for ports in a dry run.
+const DUMMY_PORT: i64 = 32_768;
 /// The addresses of a /24, without the first (this server) and the last.
 const HOSTS: std::ops::RangeInclusive<u8> = 2..=254;
 /// The ports of nodes.
 const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
 /// What goes with an address.
 const OF_ADDRESSES: [&str; 5] = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"];
+
+/// How what nobody asked for is chosen.
+#[derive(Clone, Copy)]
+enum Choice<'a> {
+    /// Any that is free.
+    Free(&'a Random),
+    /// One that cannot be had.
+    Dummy,
+}
 
 /// What other services have.
 #[derive(Default)]
@@ -30,7 +43,8 @@ struct Taken {
 
 impl Server {
     /// Gives a service what it asks for, and what every service has. Whoever writes services holds the lock of those.
-    pub(crate) fn allocate(&self, service: &mut Value, old: Option<&Value>) -> FieldErrors {
+    /// In a dry run nobody looks for what is free: it is shown what nobody can have.
+    pub(crate) fn allocate(&self, service: &mut Value, old: Option<&Value>, is_dry: bool) -> FieldErrors {
         if let Some(old) = old {
             keep(service, old);
         }
@@ -46,8 +60,11 @@ impl Server {
             drop_unused(service, old);
         }
         set_families(service);
-        errors.extend(set_address(service, &taken, random));
-        errors.extend(set_node_ports(service, &mut taken, random));
+        let choice = if is_dry { Choice::Dummy } else { Choice::Free(random) };
+        if gets_address(service, old) {
+            errors.extend(set_address(service, &taken, choice));
+        }
+        errors.extend(set_node_ports(service, &mut taken, choice));
         errors
     }
 
@@ -67,6 +84,16 @@ impl Server {
         }
         taken
     }
+}
+
+/// Only a new service, or one that was a name, is given an address that it does not ask for. One that came through its
+/// status has none, and stays so.
+fn gets_address(service: &Value, old: Option<&Value>) -> bool {
+    let spec = &service["spec"];
+    let asks = [&spec["clusterIP"], &spec["clusterIPs"][0]]
+        .iter()
+        .any(|said| said.as_str().is_some_and(|text| !text.is_empty()));
+    asks || old.is_none_or(|old| old["spec"]["type"] == "ExternalName")
 }
 
 /// What an update does not say stays.
@@ -150,7 +177,7 @@ fn set_families(service: &mut Value) {
     }
 }
 
-fn set_address(service: &mut Value, taken: &Taken, random: &Random) -> FieldErrors {
+fn set_address(service: &mut Value, taken: &Taken, choice: Choice<'_>) -> FieldErrors {
     let spec = &mut service["spec"];
     let said = [&spec["clusterIP"], &spec["clusterIPs"][0]];
     let said = said.into_iter().filter_map(Value::as_str).find(|text| !text.is_empty()).map(str::to_owned);
@@ -166,27 +193,31 @@ fn set_address(service: &mut Value, taken: &Taken, random: &Random) -> FieldErro
             }
             address
         }
-        None => {
-            let hosts: Vec<String> = HOSTS
-                .map(|host| Ipv4Addr::new(10, 0, 0, host).to_string())
-                .filter(|address| !taken.addresses.contains(address))
-                .collect();
-            match pick(&hosts, random) {
-                Some(address) => address.clone(),
-                None => {
-                    let detail = "failed to allocate a serviceIP: range is full";
-                    errors.push(FieldError::invalid("spec.clusterIPs", json!([]), detail));
-                    String::new()
-                }
-            }
-        }
+        None => free_address(taken, choice).unwrap_or_else(|| {
+            let detail = "failed to allocate a serviceIP: range is full";
+            errors.push(FieldError::invalid("spec.clusterIPs", json!([]), detail));
+            String::new()
+        }),
     };
     spec["clusterIP"] = address.as_str().into();
     spec["clusterIPs"] = json!([address]);
     errors
 }
 
-fn set_node_ports(service: &mut Value, taken: &mut Taken, random: &Random) -> FieldErrors {
+fn free_address(taken: &Taken, choice: Choice<'_>) -> Option<String> {
+    let Choice::Free(random) = choice else { return Some(NETWORK.to_string()) };
+    let hosts = HOSTS.map(|host| Ipv4Addr::new(10, 0, 0, host).to_string());
+    let free: Vec<String> = hosts.filter(|address| !taken.addresses.contains(address)).collect();
+    pick(&free, random).cloned()
+}
+
+fn free_port(taken: &Taken, own: &BTreeSet<i64>, choice: Choice<'_>) -> Option<i64> {
+    let Choice::Free(random) = choice else { return Some(own.last().unwrap_or(&DUMMY_PORT) + 1) };
+    let free: Vec<i64> = NODE_PORTS.filter(|port| !taken.ports.contains(port) && !own.contains(port)).collect();
+    pick(&free, random).copied()
+}
+
+fn set_node_ports(service: &mut Value, taken: &mut Taken, choice: Choice<'_>) -> FieldErrors {
     let mut errors = FieldErrors::new();
     let spec = &mut service["spec"];
     let wants = match spec["type"].as_str() {
@@ -213,12 +244,9 @@ fn set_node_ports(service: &mut Value, taken: &mut Taken, random: &Random) -> Fi
             errors.push(FieldError::invalid(field, said, "provided port is already allocated"));
         } else if said != 0 {
             own.insert(said);
-        } else if wants {
-            let free: Vec<i64> = NODE_PORTS.filter(|port| !taken.ports.contains(port) && !own.contains(port)).collect();
-            if let Some(number) = pick(&free, random) {
-                port["nodePort"] = (*number).into();
-                own.insert(*number);
-            }
+        } else if wants && let Some(number) = free_port(taken, &own, choice) {
+            port["nodePort"] = number.into();
+            own.insert(number);
         }
     }
     taken.ports.extend(own);

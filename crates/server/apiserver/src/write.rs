@@ -4,6 +4,7 @@
 //! strategy (generation, status) → rules and schema → validating hooks → compare-and-swap. A patch is read, changed and
 //! written again until nobody came between.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -52,11 +53,12 @@ impl Server {
         media: Media,
         body: &[u8],
     ) -> Result<Written, Status> {
-        let Incoming { mut value, mut warnings } = incoming::read(target, media, body, query.field_validation)?;
+        let Incoming { mut value, mut warnings, is_hollow } =
+            incoming::read(target, media, body, query.field_validation)?;
         rules::wipe(&mut value);
         warnings.extend(owners::deduplicate(&mut value, Stage::Sent));
         let managed = books::created(target, query, &mut value, self.now());
-        self.create_booked(target, query, Booked { value, managed, warnings, is_merged: false }).await
+        self.create_booked(target, query, Booked { value, managed, warnings, is_merged: false, is_hollow }).await
     }
 
     /// Creates an object that was read and booked.
@@ -73,7 +75,7 @@ impl Server {
             // After the hooks: they may write services themselves.
             let _addresses = self.hold_addresses(target).await;
             self.prepare_created(target, query, &mut new).map_err(|status| status.warning(&new.warnings))?;
-            let Booked { value: mut object, managed, mut warnings, is_merged } = new;
+            let Booked { value: mut object, managed, mut warnings, is_merged, .. } = new;
             prune_merged(target, &mut object, is_merged);
             warnings.extend(advice(target, &object, None));
             managed.write_to(&mut object);
@@ -136,8 +138,9 @@ impl Server {
         let mut errors = rules::check(target, object);
         errors.extend(books::check(&new.managed));
         let mut found = FieldErrors::new();
-        if target.resource.id == *SERVICES {
-            found = self.allocate(object, None);
+        // A service that comes through its status gets no address.
+        if target.resource.id == *SERVICES && target.part == Part::Whole {
+            found = self.allocate(object, None, query.dry_run);
         }
         match version.builtin {
             Some(builtin) => errors.extend(builtin.check(object, None)),
@@ -180,7 +183,8 @@ impl Server {
             let update = self.prepare_updated(target, query, change, entry, &old).await?;
             let served = |entry: &Stored| encode::served(&target.resource, target.version(), entry);
             let written = |object| Written { code: 200, object, warnings: update.warnings.clone() };
-            if update.unchanged {
+            let is_as_stored = || encode::is_as_stored(&target.resource, target.version(), &update.object, entry);
+            if update.unchanged && is_as_stored() {
                 return Ok(written(served(entry)));
             }
             let finished = || encode::finished(target.version(), &update.object, &entry.revision.to_string());
@@ -235,11 +239,13 @@ impl Server {
             // A write that changes nothing has no time.
             sent.managed.keep_times(live.managed);
         }
-        let Booked { value: sent, mut managed, mut warnings, is_merged } = sent;
-        rules::check_name(target, &sent)?;
-        self.check_escalation(target, query, &sent, Some(old))?;
-        check_uid(target, &sent, old, change)?;
-        let conditional = check_revision(target, &sent, entry, change)?;
+        let Booked { value: sent, mut managed, mut warnings, is_merged, is_hollow } = sent;
+        let conditional = rules::check_name(target, &sent)
+            .and_then(|()| self.check_escalation(target, query, &sent, Some(old)))
+            .and_then(|()| check_uid(target, &sent, old, change))
+            .and_then(|()| check_revision(target, &sent, entry, change))
+            // What is remarkable is told of what is refused as well.
+            .map_err(|status| status.warning(&warnings))?;
         let addresses = self.hold_addresses(target).await;
         let mut object = self.merged(target, &sent, old);
         rules::keep_from_old(&mut object, old);
@@ -250,9 +256,9 @@ impl Server {
         keep_namespace_finalizers(target, &mut object, old);
         let mut found = FieldErrors::new();
         if target.resource.id == *SERVICES && target.part == Part::Whole {
-            found = self.allocate(&mut object, Some(old));
+            found = self.allocate(&mut object, Some(old), query.dry_run);
         }
-        generation::bump(target, &mut object, old);
+        generation::bump(target, &mut object, old, is_hollow);
         let mut errors = rules::check_update(target, &object, old, &sent);
         errors.extend(rules::check(target, &object));
         errors.extend(books::check(&managed));
@@ -266,6 +272,7 @@ impl Server {
             self.establish(&mut object, Some(old), &mut managed);
         }
         prune_merged(target, &mut object, is_merged);
+        default_scaled(target, &mut object);
         let unchanged = object == *old && managed == *live.managed;
         managed.write_to(&mut object);
         warnings.extend(self.consult(&review, &object).await?);
@@ -352,6 +359,15 @@ impl Server {
 fn prune_merged(target: &Target, object: &mut Value, is_merged: bool) {
     if is_merged && target.resource.is_custom() {
         target.version().schema.prune(object);
+    }
+}
+
+/// The number that a scale writes may be the first thing in the object around it, whose defaults then are seen by
+/// whoever reads it. They were no part of what was checked.
+fn default_scaled(target: &Target, object: &mut Value) {
+    if target.part == Part::Scale && target.resource.is_custom() {
+        // What has no room is left out, as it is by a read.
+        let _ = target.version().schema.default(object);
     }
 }
 
@@ -474,7 +490,14 @@ fn refuse_invalid(target: &Target, object: &Value, errors: &FieldErrors) -> Resu
         return Ok(());
     }
     let gvk = Gvk { group: target.group_of_errors().to_owned(), ..target.version().gvk.clone() };
-    Err(Status::invalid(&gvk, meta::text(object, "name"), errors))
+    let name = meta::text(object, "name");
+    // What two rules say is told once, but of definitions and what they define.
+    if target.resource.is_custom() || target.resource.id == kinds::definitions() {
+        return Err(Status::invalid(&gvk, name, errors));
+    }
+    let mut told = BTreeSet::new();
+    let errors: FieldErrors = errors.iter().filter(|error| told.insert(error.to_string())).cloned().collect();
+    Err(Status::invalid(&gvk, name, &errors))
 }
 
 /// Nothing holds a deleting object any longer.

@@ -107,23 +107,17 @@ impl Hunt {
     }
 }
 
-/// What kind of difference it is: the first place that differs, and codes if they do. While it shrinks, a scenario is not
-/// to stray to another one.
+/// What kind of difference it is: where the first one is, and if one server refused, in which words. While it shrinks, a
+/// scenario is not to stray to another one.
 fn sign(differences: &[String]) -> Vec<String> {
-    let places = differences.iter().filter(|line| !line.starts_with("step ")).map(|line| {
-        let place = line.trim_start().lines().next().unwrap_or_default();
-        let is_code = place == "code";
-        let text = if is_code { line.as_str() } else { place };
-        text.chars().filter(|c| !c.is_ascii_digit() || is_code).collect::<String>()
-    });
-    let mut places: Vec<String> = places.collect();
-    let codes = places.iter().filter(|place| place.trim_start().starts_with("code\n")).take(1).cloned().collect();
-    places.truncate(1);
-    if places.first().is_some_and(|place| place.starts_with("body.")) && !Vec::is_empty(&codes) {
-        codes
-    } else {
-        places
+    let wordy = |text: &String| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+    let first: Vec<&String> = differences.iter().skip(1).take_while(|line| !line.starts_with("step ")).collect();
+    let is_about = |line: &&&String, place: &str| line.trim_start().starts_with(&format!("{place}\n"));
+    if first.iter().any(|line| is_about(&line, "code")) {
+        return first.iter().filter(|line| is_about(line, "body.message")).map(|line| wordy(line)).collect();
     }
+    let place = |line: &&String| line.trim_start().lines().next().unwrap_or_default().to_owned();
+    first.first().map(|line| wordy(&place(line))).into_iter().collect()
 }
 
 fn differences(real: &Result<Transcript, String>, ours: &Result<Transcript, String>) -> Vec<String> {

@@ -104,7 +104,7 @@ impl<'a> Play<'a> {
         let fresh = self.object(door, detail);
         let body = match patch {
             Patch::Strategic => directed(self.dice, &fresh, Some(&door.shape)),
-            Patch::Apply | Patch::Json | Patch::Merge => self.with_nulls(&fresh),
+            Patch::Apply | Patch::Json | Patch::Merge => self.with_nulls(&fresh, 0),
         };
         let options = self.options();
         let request = self.request("PATCH", door, "", manager, &options);
@@ -130,7 +130,7 @@ impl<'a> Play<'a> {
     fn edit(&mut self) -> Step {
         let ((_, door), manager) = (self.door(), self.manager());
         let fresh = self.object(door, Partial::Outside);
-        let edit = self.with_nulls(&fresh);
+        let edit = self.with_nulls(&fresh, 0);
         let options = self.options();
         let request = self.request("PUT", door, "", manager, &options);
         Step { request, edit: Some(edit), ..Step::default() }
@@ -251,12 +251,16 @@ impl<'a> Play<'a> {
         object
     }
 
-    /// The value with some members null: what a merge patch removes.
-    fn with_nulls(&mut self, value: &Value) -> Value {
+    /// The value with some members null: what a merge patch removes. For Go nothing and an empty map are two things, so
+    /// of built-in kinds no maps within the spec are emptied.
+    fn with_nulls(&mut self, value: &Value, depth: usize) -> Value {
         let Value::Object(members) = value else { return value.clone() };
+        if self.subject.strategic && depth > 1 {
+            return value.clone();
+        }
         let member = |(name, member): (&String, &Value)| {
             let is_gone = name != "spec" && name != "metadata" && self.dice.one_in(8);
-            (name.clone(), if is_gone { Value::Null } else { self.with_nulls(member) })
+            (name.clone(), if is_gone { Value::Null } else { self.with_nulls(member, depth + 1) })
         };
         members.iter().map(member).collect::<Map<_, _>>().into()
     }

@@ -1,18 +1,25 @@
 //! From a scenario that shows a difference to a small one that still does.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::differential::Scenario;
 use crate::differential::scenario::Step;
+use crate::patience::Deadline;
 
 /// How many candidates are tried at once.
 const AT_ONCE: usize = 40;
 
-/// The smallest scenario to be found that still differs. `differs` says so of many at once.
+/// How long one may take: the real server needs seconds for every definition.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The smallest scenario to be found in a minute that still differs. `differs` says so of many at once.
 pub fn shrink(scenario: Scenario, differs: &dyn Fn(&[Scenario]) -> Vec<bool>) -> Scenario {
     let mut smallest = scenario;
     let mut tried = 0;
-    loop {
+    let deadline = Deadline::after(PATIENCE);
+    while !deadline.is_over() {
         let candidates = smaller(&smallest);
         // What was tried in vain before is tried again last: it seldom helps.
         let order = (0..candidates.len()).map(|place| (place + tried) % candidates.len().max(1));
@@ -27,9 +34,10 @@ pub fn shrink(scenario: Scenario, differs: &dyn Fn(&[Scenario]) -> Vec<bool>) ->
                 tried = (tried + place) % candidates.len();
                 smallest = scenario;
             }
-            None => return smallest,
+            None => break,
         }
     }
+    smallest
 }
 
 /// Scenarios with something less, the boldest first.

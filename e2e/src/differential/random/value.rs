@@ -87,6 +87,10 @@ impl Values<'_> {
                 object.insert(member.name.clone(), self.value(&member.shape));
             }
         }
+        // For Go nothing and an empty map are two things, and some rules of built-in kinds see which it was.
+        if let Some(member) = members.first().filter(|_| object.is_empty() && !self.nulls) {
+            object.insert(member.name.clone(), self.value(&member.shape));
+        }
         object
     }
 

@@ -58,8 +58,9 @@ fn weight(error: &FieldError) -> usize {
         | Fault::NotSupported(value, _)
         | Fault::Duplicate(value)
         | Fault::NotFound(value) => size(value),
-        Fault::InvalidShown(text) => text.as_ref().map_or(0, String::len),
-        Fault::Required | Fault::DuplicateUnshown | Fault::Forbidden | Fault::TooLong | Fault::TooMany(_) => 0,
+        Fault::InvalidShown(text) | Fault::DuplicateShown(text) => text.as_ref().map_or(0, String::len),
+        Fault::NotSupportedShown(text, _) => text.len(),
+        Fault::Required | Fault::Forbidden | Fault::TooLong | Fault::TooMany(_) => 0,
     };
     FRAME + error.field.len() + error.detail.len() + value
 }

@@ -30,8 +30,13 @@ impl Endpoint<'_> {
         last: &Last,
     ) -> Result<Value, String> {
         let own_version = self.gvk.api_version();
-        // Who still applies all it applied loses nothing: by far the most common case.
-        if last.fields.is_empty() || (last.api_version == own_version && last.fields.is_within(now)) {
+        if last.fields.is_empty() {
+            return Ok(merged);
+        }
+        // Who still applies all it applied loses nothing: by far the most common case. In another version it could turn
+        // out that nothing can be converted.
+        let only_version = managed.entries().iter().all(|entry| entry.api_version == own_version);
+        if only_version && last.api_version == own_version && last.fields.is_within(now) {
             return Ok(merged);
         }
         let (kind, converted) = match self.moved(&merged, &own_version, &last.api_version) {

@@ -23,6 +23,18 @@ pub(super) fn convert(object: &mut Value, to: &Gvk) {
     object["apiVersion"] = to.api_version().into();
 }
 
+/// Without any metric the processor counts. As of `v1` it is only known then whether others are noted.
+pub(super) fn read(object: &mut Value) {
+    const TARGET: &str = "targetCPUUtilizationPercentage";
+    let is_noted = object["metadata"]["annotations"].get(METRICS).is_some();
+    if object["apiVersion"] == "autoscaling/v1" && object["spec"].is_object() && !is_noted {
+        let target = &mut object["spec"][TARGET];
+        if target.is_null() {
+            *target = 80.into();
+        }
+    }
+}
+
 /// Whether a metric is the one that `v1` has a field for.
 fn is_processor(metric: &Value) -> bool {
     metric["type"] == "Resource" && metric["resource"]["name"] == "cpu"

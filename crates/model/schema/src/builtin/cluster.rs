@@ -1,9 +1,14 @@
 //! Certificates, priorities, and what else belongs to the cluster.
 
-use concert_api::FieldErrors;
+use std::collections::BTreeSet;
+
+use concert_api::{Fault, FieldError, FieldErrors, names};
 use serde_json::{Value, json};
 
-use super::judge::{Judge, text, within};
+use super::judge::{Judge, NOT_NEGATIVE, items, text, within};
+use super::quantity;
+
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
 /// The first of the ranges is the range.
 pub(super) fn read_node(object: &mut Value) {
@@ -26,6 +31,90 @@ pub(super) fn prepare_node(object: &mut Value, old: Option<&Value>) {
         taints.push(json!({"key": KEY, "effect": "NoSchedule"}));
     }
     spec.insert("taints".to_owned(), taints.into());
+}
+
+pub(super) fn check_node(object: &Value, old: Option<&Value>) -> FieldErrors {
+    let mut judge = Judge::default();
+    check_taints(&object["spec"]["taints"], &mut judge);
+    check_amounts(&object["status"], &mut judge);
+    check_ranges(&object["spec"]["podCIDRs"], &mut judge);
+    if let Some(old) = old {
+        check_node_change(object, old, &mut judge);
+    }
+    judge.errors
+}
+
+/// The real server looks for them in the metadata, and says so.
+fn check_taints(taints: &Value, judge: &mut Judge) {
+    let mut known = BTreeSet::new();
+    for (path, taint) in items(taints, "metadata.taints") {
+        let (key, value, effect) = (text(&taint["key"]), text(&taint["value"]), text(&taint["effect"]));
+        for fault in names::qualified_faults(key) {
+            judge.invalid(format!("{path}.key"), key, fault);
+        }
+        let faults = names::label_value_faults(value);
+        if !faults.is_empty() {
+            judge.invalid(format!("{path}.value"), value, faults.join(";"));
+        }
+        judge.one_of(&taint["effect"], &EFFECTS, &format!("{path}.effect"));
+        if !known.insert((effect, key)) {
+            let added = &taint["timeAdded"];
+            let shown = format!(r#"{{"Key":{key:?},"Value":{value:?},"Effect":{effect:?},"TimeAdded":{added}}}"#);
+            let detail = "taints must be unique by key and effect pair";
+            judge.errors.push(FieldError::new(path, Fault::DuplicateShown(Some(shown)), detail));
+        }
+    }
+}
+
+fn check_amounts(status: &Value, judge: &mut Judge) {
+    for part in ["capacity", "allocatable"] {
+        for (name, amount) in status[part].as_object().into_iter().flatten() {
+            if quantity::millis(amount).is_some_and(|amount| amount < 0) {
+                judge.invalid(format!("status.{part}.{name}"), text(amount), NOT_NEGATIVE);
+            }
+        }
+    }
+}
+
+/// One range of addresses for each family.
+fn check_ranges(ranges: &Value, judge: &mut Judge) {
+    const FIELD: &str = "spec.podCIDRs";
+    let ranges = items(ranges, FIELD);
+    for (place, range) in &ranges {
+        judge.range(text(range), place);
+    }
+    let is_six = |range: &&Value| text(range).contains(':');
+    let families = ranges.iter().map(|(_, range)| *range).filter(is_six).count();
+    if ranges.len() > 2 || (ranges.len() == 2 && families != 1) {
+        let shown: Vec<Value> = ranges.iter().map(|(_, range)| (*range).clone()).collect();
+        judge.invalid(FIELD, Value::from(shown), "may specify no more than one CIDR for each IP family");
+    }
+}
+
+fn check_node_change(object: &Value, old: &Value, judge: &mut Judge) {
+    let mut known = BTreeSet::new();
+    for (path, address) in items(&object["status"]["addresses"], "status.addresses") {
+        let (kind, address) = (text(&address["type"]), text(&address["address"]));
+        if !known.insert((kind, address)) {
+            let shown = format!(r#"{{"Type":{kind:?},"Address":{address:?}}}"#);
+            judge.errors.push(FieldError::new(path, Fault::DuplicateShown(Some(shown)), ""));
+        }
+    }
+    let given = items(&old["spec"]["podCIDRs"], "");
+    if !given.is_empty() && object["spec"]["podCIDRs"] != old["spec"]["podCIDRs"] {
+        let detail = "node updates may not change podCIDR except from \"\" to valid";
+        judge.forbidden("spec.podCIDRs", detail);
+    }
+    match (text(&old["spec"]["providerID"]), text(&object["spec"]["providerID"])) {
+        ("", _) => {}
+        (_, "") => judge.invalid("spec.providerID", Value::Null, "field cannot be cleared once set"),
+        (before, now) if before != now => {
+            judge.invalid("spec.providerID", Value::Null, "field cannot be modified once set");
+        }
+        (_, _) => {}
+    }
+    // They are looked at twice.
+    check_taints(&object["spec"]["taints"], judge);
 }
 
 /// A new request has no conditions yet.

@@ -20,6 +20,8 @@ pub enum Counted {
     Once,
     /// All outside metadata and status.
     Content,
+    /// Those, and what is said to be empty, each time: it is stored as nothing.
+    ContentAndHollow,
     /// Those, and those of annotations.
     ContentAndAnnotations,
     /// What is outside of metadata, and labels.

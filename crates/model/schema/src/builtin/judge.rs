@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 pub(super) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 pub(super) const IMMUTABLE: &str = "field is immutable";
+const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
 
 /// Collects what is wrong.
 #[derive(Default)]
@@ -87,6 +88,22 @@ impl Judge {
                     self.invalid(field, text(other), fault);
                 }
             }
+        }
+    }
+
+    /// A number that is not negative, or a share of all.
+    pub(super) fn share(&mut self, value: &Value, field: &str) {
+        match value {
+            Value::Number(number) if number.as_i64().is_some_and(|number| number < 0) => {
+                self.invalid(field, value.clone(), NOT_NEGATIVE);
+            }
+            Value::String(text) => {
+                let number = text.strip_suffix('%').unwrap_or_default();
+                if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+                    self.invalid(field, value.clone(), PERCENT);
+                }
+            }
+            _ => {}
         }
     }
 

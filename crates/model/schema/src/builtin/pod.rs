@@ -5,7 +5,7 @@ mod spec;
 use concert_api::{FieldErrors, names};
 use serde_json::{Map, Value, json};
 
-use super::judge::{Judge, text, within};
+use super::judge::{Judge, items, text, within};
 use super::quantity;
 
 use spec::check_tolerations;
@@ -18,7 +18,12 @@ const TOLERATED_SECONDS: i64 = 300;
 pub(super) fn prepare(object: &mut Value, old: Option<&Value>) {
     let Some(spec) = within(object, &["spec"]) else { return };
     tolerate(spec);
-    if old.is_some() {
+    if let Some(old) = old {
+        for name in ["priority", "preemptionPolicy"] {
+            if let Some(value) = old["spec"].get(name) {
+                spec.entry(name).or_insert_with(|| value.clone());
+            }
+        }
         return;
     }
     if !spec.contains_key("priority") {
@@ -88,11 +93,11 @@ fn quality(spec: &Value) -> &'static str {
 
 pub(super) fn check(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut judge = Judge::default();
+    check_spec(&object["spec"], "spec", &mut judge);
     if let Some(old) = old {
         check_change(object, old, &mut judge);
         return judge.errors;
     }
-    check_spec(&object["spec"], "spec", &mut judge);
     if object["spec"]["ephemeralContainers"].as_array().is_some_and(|list| !list.is_empty()) {
         judge.forbidden("spec.ephemeralContainers", "cannot be set on create");
     }
@@ -107,6 +112,7 @@ fn check_change(object: &Value, old: &Value, judge: &mut Judge) {
             judge.forbidden(format!("spec.{list}"), "pod updates may not add or remove containers");
             return;
         }
+        check_images(&new[list], &format!("spec.{list}"), judge);
     }
     if !check_deadline(&new["activeDeadlineSeconds"], &before["activeDeadlineSeconds"], judge) {
         return;
@@ -119,9 +125,15 @@ fn check_change(object: &Value, old: &Value, judge: &mut Judge) {
         let detail = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
         judge.forbidden("spec", detail);
     }
-    for (list, path) in [("containers", "spec.containers"), ("initContainers", "spec.initContainers")] {
-        for (place, container) in super::judge::items(&object["spec"][list], path) {
-            judge.text(&container["image"], &format!("{place}.image"));
+}
+
+/// Images are looked at once more when they change, and more closely.
+fn check_images(containers: &Value, path: &str, judge: &mut Judge) {
+    for (place, container) in items(containers, path) {
+        let (image, field) = (text(&container["image"]), format!("{place}.image"));
+        judge.text(&container["image"], &field);
+        if image.trim() != image {
+            judge.invalid(field, image, "must not have leading or trailing whitespace");
         }
     }
 }

@@ -3,7 +3,7 @@
 use concert_api::{Fault, FieldError, FieldErrors, meta};
 use serde_json::{Value, json};
 
-use super::judge::{Judge, items, text, within};
+use super::judge::{IMMUTABLE, Judge, items, text, within};
 
 const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 
@@ -116,20 +116,15 @@ pub(super) fn check_volume(object: &Value, old: Option<&Value>) -> FieldErrors {
 
 pub(super) fn check_storage_class(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut judge = Judge::default();
-    if let Some(old) = old {
-        for field in ["parameters", "provisioner"] {
-            if object[field] != old[field] {
-                judge.forbidden(field, format!("updates to {field} are forbidden."));
-            }
-        }
-        judge.fixed(&object["reclaimPolicy"], &old["reclaimPolicy"], "reclaimPolicy");
-        judge.fixed(&object["volumeBindingMode"], &old["volumeBindingMode"], "volumeBindingMode");
-        return judge.errors;
-    }
     judge.text(&object["provisioner"], "provisioner");
     let policy = text(&object["reclaimPolicy"]);
     if !matches!(policy, "Delete" | "Retain" | "") {
         judge.not_supported(policy, &["Delete", "Retain"], "reclaimPolicy");
+    }
+    for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+        if old.is_some_and(|old| object[field] != old[field]) {
+            judge.invalid(field, Value::Null, IMMUTABLE);
+        }
     }
     judge.errors
 }

@@ -1,6 +1,6 @@
 //! What makes pods: deployments, sets, jobs.
 
-use concert_api::FieldErrors;
+use concert_api::{Fault, FieldError, FieldErrors};
 use serde_json::{Value, json};
 
 use super::judge::{Judge, is_empty, selects, text, within};
@@ -163,10 +163,65 @@ pub(super) fn prepare_daemon_set(object: &mut Value, old: Option<&Value>) {
 
 pub(super) fn check_daemon_set(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut judge = Judge::default();
+    let spec = &object["spec"];
     fixed_selector(object, old, &mut judge);
-    check_running(object, "daemonset", &mut judge);
-    judge.not_negative(&object["spec"], &["minReadySeconds", "revisionHistoryLimit"], "spec");
+    // That there is none is said by the template that it does not select.
+    if spec["selector"].is_object() {
+        judge.selector(&spec["selector"], "spec.selector");
+    }
+    if !spec["selector"].is_object() || !selects(&spec["selector"], &labels(&spec["template"])) {
+        judge.invalid("spec.template.metadata.labels", labels(&spec["template"]), MISMATCH);
+    }
+    if spec["selector"].is_object() && is_empty(&spec["selector"]) {
+        judge.invalid("spec.selector", spec["selector"].clone(), "empty selector is invalid for daemonset");
+    }
+    check_template(&spec["template"], "spec.template", &mut judge);
+    check_always(&spec["template"], &mut judge);
+    if !spec["template"]["spec"]["activeDeadlineSeconds"].is_null() {
+        let detail = "activeDeadlineSeconds in DaemonSet is not Supported";
+        judge.forbidden("spec.template.spec.activeDeadlineSeconds", detail);
+    }
+    judge.not_negative(spec, &["minReadySeconds"], "spec");
+    check_rolling(&spec["updateStrategy"], &mut judge);
+    judge.not_negative(spec, &["revisionHistoryLimit"], "spec");
     judge.errors
+}
+
+/// How the pods of a daemon set are renewed: by taking some away, or by adding some, and not by both.
+fn check_rolling(strategy: &Value, judge: &mut Judge) {
+    const FIELD: &str = "spec.updateStrategy.rollingUpdate";
+    match text(&strategy["type"]) {
+        "OnDelete" => return,
+        "RollingUpdate" => {}
+        other => {
+            let allowed = vec!["RollingUpdate".to_owned(), "OnDelete".to_owned()];
+            let shown = format!(r#"{{"Type":{other:?},"RollingUpdate":null}}"#);
+            let fault = Fault::NotSupportedShown(shown, allowed);
+            return judge.errors.push(FieldError::new("spec.updateStrategy", fault, ""));
+        }
+    }
+    let parts =
+        ["maxUnavailable", "maxSurge"].map(|name| (format!("{FIELD}.{name}"), &strategy["rollingUpdate"][name]));
+    for (field, part) in &parts {
+        judge.share(part, field);
+    }
+    for (field, part) in &parts {
+        if percent(part).is_some_and(|percent| percent > 100) {
+            judge.invalid(field, (*part).clone(), "must not be greater than 100%");
+        }
+    }
+    let some = |part: &Value| part.as_i64().or_else(|| percent(part)).unwrap_or(0) != 0;
+    let [(taken, fewer), (added, more)] = parts;
+    match (some(fewer), some(more)) {
+        (true, true) => judge.invalid(added, more.clone(), "may not be set when maxUnavailable is non-zero"),
+        (false, false) => judge.required(taken, "cannot be 0 when maxSurge is 0"),
+        (true, false) | (false, true) => {}
+    }
+}
+
+/// The number of a text like `50%`.
+fn percent(value: &Value) -> Option<i64> {
+    value.as_str()?.strip_suffix('%')?.parse().ok()
 }
 
 /// A job selects its pods by its own uid, unless it is told how.

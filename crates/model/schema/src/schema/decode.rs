@@ -136,6 +136,59 @@ fn is_dns_1035(name: &str) -> bool {
         && name.starts_with(|first: char| first.is_ascii_lowercase())
 }
 
+/// Why a tree cannot be made a Go struct, where it is not read from text.
+pub(super) fn restore_fault(schema: &Schema, value: &Value) -> Option<String> {
+    let node = schema.node();
+    let is_structure = !node.properties.is_empty() || !node.go_type().is_empty();
+    match (value, node.kind) {
+        (Value::Null, _) => None,
+        (_, Some(_)) if matches!(node.go_type(), "v1.FieldsV1" | "runtime.RawExtension") => None,
+        // These read themselves.
+        (_, None) => Place { structure: "", path: String::new() }.special_fault(node, value),
+        (Value::String(text), Some(Kind::String)) if &*node.format_name == "byte" => {
+            base64_fault(text).map(|at| format!("error decoding from json: illegal base64 data at input byte {at}"))
+        }
+        (Value::String(text), Some(Kind::String)) => text_fault(node, text),
+        (_, Some(Kind::String)) if matches!(node.go_type(), "v1.Time" | "v1.MicroTime") => {
+            Some(format!("json: cannot unmarshal {} into Go value of type string", found(value)))
+        }
+        (Value::Object(members), Some(Kind::Object)) => {
+            members.iter().find_map(|(name, member)| restore_fault(schema.member(name)?, member))
+        }
+        (Value::Array(items), Some(Kind::Array)) => {
+            let schema = schema.items()?;
+            items.iter().find_map(|item| restore_fault(schema, item))
+        }
+        (_, Some(Kind::Object)) if is_structure => Some(format!("cannot restore struct from: {}", go_kind(value))),
+        (_, Some(Kind::Object)) => Some(format!("cannot restore map from {}", go_kind(value))),
+        (_, Some(Kind::Array)) => Some(format!("cannot restore slice from {}", go_kind(value))),
+        (_, Some(Kind::String)) if &*node.format_name == "byte" => {
+            Some(format!("cannot restore slice from {}", go_kind(value)))
+        }
+        (Value::Bool(_), Some(Kind::Boolean)) | (Value::Number(_), Some(Kind::Number)) => None,
+        (Value::Number(number), Some(Kind::Integer)) if number.is_i64() => None,
+        (Value::Number(number), Some(Kind::String)) if number.is_i64() => {
+            Some(format!("cannot convert int64 to {}", go_type(node)))
+        }
+        (Value::Number(_), Some(Kind::Integer)) => Some(format!("cannot convert float64 to {}", go_type(node))),
+        (_, Some(Kind::String)) => Some("unrecognized type: string".to_owned()),
+        (_, Some(_)) => Some(format!("unrecognized type: {}", go_type(node))),
+    }
+}
+
+/// What Go calls a value that was read from JSON.
+fn go_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "invalid",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_i64() => "int64",
+        Value::Number(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "slice",
+        Value::Object(_) => "map",
+    }
+}
+
 /// Where a value stands: in which Go struct, and its path from the root without indices and map keys.
 struct Place<'a> {
     structure: &'a str,

@@ -16,7 +16,7 @@ const OF_EVERY_OBJECT: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// Prunes an object, then drops the nulls that mean nothing.
 pub(super) fn object(schema: &Schema, object: &mut Value) -> Vec<String> {
-    let mut unknown = Unknown::default();
+    let mut unknown = Unknown { is_custom: true, ..Unknown::default() };
     prune(schema, object, true, &Path::TOP, &mut unknown);
     drop_nulls(schema, object, Nulls::Drop);
     unknown.told()
@@ -35,7 +35,7 @@ pub(super) fn structure(schema: &Schema, object: &mut Value) -> Vec<String> {
 
 /// Whether a value has no unknown members.
 pub(super) fn is_pruned(schema: &Schema, value: &Value, is_resource: bool) -> bool {
-    let mut unknown = Unknown::default();
+    let mut unknown = Unknown { is_custom: true, ..Unknown::default() };
     prune(schema, &mut value.clone(), is_resource, &Path::TOP, &mut unknown);
     unknown.told().is_empty()
 }
@@ -50,9 +50,16 @@ struct Unknown {
     in_metadata: bool,
     /// Bytes of all paths.
     bytes: usize,
+    /// The object is no Go struct, but for its metadata.
+    is_custom: bool,
 }
 
 impl Unknown {
+    /// Whether objects that no schema speaks of lose their members.
+    fn takes_all(&self) -> bool {
+        self.is_custom && !self.in_metadata
+    }
+
     fn note(&mut self, path: &Path<'_>) {
         if self.bytes < PATHS_MAX {
             let path = path.to_string();
@@ -85,6 +92,7 @@ fn prune(schema: &Schema, value: &mut Value, resource: bool, path: &Path<'_>, un
             }
             match &node.additional {
                 Additional::Schema(other) => prune(other, member, other.node().embedded, &path, unknown),
+                Additional::Any if unknown.takes_all() => prune_all(member, &path, unknown),
                 Additional::Any | Additional::Never => {}
                 Additional::Unsaid if node.preserve => {}
                 Additional::Unsaid => {
@@ -95,7 +103,12 @@ fn prune(schema: &Schema, value: &mut Value, resource: bool, path: &Path<'_>, un
             true
         }),
         Value::Array(items) => {
-            let Some(schema) = &node.items else { return };
+            let Some(schema) = &node.items else {
+                if unknown.takes_all() && !node.preserve {
+                    prune_all(value, path, unknown);
+                }
+                return;
+            };
             for (index, item) in items.iter_mut().enumerate() {
                 prune(schema, item, schema.node().embedded, &Path::Item(path, index), unknown);
             }
@@ -109,6 +122,22 @@ fn prune(schema: &Schema, value: &mut Value, resource: bool, path: &Path<'_>, un
             // Go writes moments in UTC, as exactly as it keeps them.
             if let Ok(same) = same {
                 *text = same;
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Where no schema says anything, no object has members.
+fn prune_all(value: &mut Value, path: &Path<'_>, unknown: &mut Unknown) {
+    match value {
+        Value::Object(members) => {
+            members.keys().for_each(|name| unknown.note(&Path::Member(path, name)));
+            members.clear();
+        }
+        Value::Array(items) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                prune_all(item, &Path::Item(path, index), unknown);
             }
         }
         _ => {}

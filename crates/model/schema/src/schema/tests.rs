@@ -240,6 +240,7 @@ fn unknown_fields_are_pruned_and_named() {
             "metadata.ownerReferences[0].zz",
             "foo",
             "spec.aaa",
+            "spec.apt.x.y",
             "spec.deep[0].x",
             "spec.deep[1].y",
             "spec.pre.in.y",
@@ -256,7 +257,7 @@ fn unknown_fields_are_pruned_and_named() {
             "metadata": {"name": "x", "labels": {"a": ""},
                 "ownerReferences": [{"apiVersion": "v1", "kind": "A", "name": "b", "uid": "c"}],
                 "managedFields": [{"manager": "a", "fieldsV1": {"f:x": {}}}]},
-            "spec": {"deep": [{"q": 1}, {}], "uq": {"k": {}}, "apt": {"x": {"y": 1}}, "pre": {"u": 1, "in": {"z": "a"}},
+            "spec": {"deep": [{"q": 1}, {}], "uq": {"k": {}}, "apt": {"x": {}}, "pre": {"u": 1, "in": {"z": "a"}},
                 "nul": null, "def": "dd", "emb": {"apiVersion": "v1", "kind": "X", "metadata": {"name": "a"}, "zz": 1}},
         })
     );

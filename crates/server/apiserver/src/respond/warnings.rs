@@ -13,13 +13,26 @@ const EACH: usize = 256;
 
 /// Adds warnings to those that an answer has, each once.
 pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
-    if warnings.is_empty() {
-        return;
+    if !warnings.is_empty() {
+        let told = [told(response), warnings.to_vec()].concat();
+        tell(response, &told);
     }
+}
+
+/// Puts a warning before those that an answer has.
+pub(crate) fn warn_first(response: &mut Response<Body>, warning: &str) {
+    let told = [vec![warning.to_owned()], told(response)].concat();
+    tell(response, &told);
+}
+
+fn told(response: &Response<Body>) -> Vec<String> {
+    response.headers().get_all(header::WARNING).iter().filter_map(text_of).collect()
+}
+
+fn tell(response: &mut Response<Body>, warnings: &[String]) {
     let headers = response.headers_mut();
-    let told: Vec<String> = headers.get_all(header::WARNING).iter().filter_map(text_of).collect();
     headers.remove(header::WARNING);
-    for text in limited(told.iter().chain(warnings).map(String::as_str)) {
+    for text in limited(warnings.iter().map(String::as_str)) {
         let quoted = text.replace('\\', "\\\\").replace('"', "\\\"");
         if let Ok(value) = HeaderValue::from_bytes(format!("299 - \"{quoted}\"").as_bytes()) {
             headers.append(header::WARNING, value);

@@ -40,7 +40,7 @@ impl Server {
         body: &[u8],
     ) -> Result<Written, Status> {
         let target = Target::stored(&RESOURCE, account);
-        let Incoming { mut value, warnings } = incoming::read(&target, media, body, query.field_validation)?;
+        let Incoming { mut value, warnings, .. } = incoming::read(&target, media, body, query.field_validation)?;
         let managed = books::created(&target, query, &mut value, self.now());
         let uid = self.account_uid(account)?;
         let spec = checked(&value, account)?;

@@ -59,8 +59,9 @@ async fn an_apply_says_who_it_is_and_what_it_is_about() {
     };
     for (query, body, code, words) in [
         ("", "{}", 422, "fieldManager: Required value: is required for apply patch"),
-        ("?fieldManager=me", "[]", 400, "error decoding YAML: "),
-        ("?fieldManager=me", "a: [", 400, "error decoding YAML: "),
+        ("?fieldManager=me", "[]", 400, "error decoding patch: error unmarshaling JSON: "),
+        ("?fieldManager=me", "a: [", 400, "error encoding patch: yaml: "),
+        ("?fieldManager=me", "{a: [", 400, "error decoding patch: error converting YAML to JSON: yaml: "),
         ("?fieldManager=me", "", 400, "invalid object type: /, Kind="),
         ("?fieldManager=me", "{apiVersion: v1, kind: File}", 400, "invalid object type: /v1, Kind=File"),
         (

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::face::*;
+use http::Method;
 use serde_json::{Value, json};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -139,4 +140,31 @@ async fn documents_are_there_for_every_group() {
             assert!(schemas.contains_key(reference), "{name} refers to {reference}");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_patch_that_takes_the_name_away_is_warned_of_and_refused() {
+    let api = Api::new().await;
+    let nodes = "/api/v1/nodes";
+    assert_eq!(api.post(nodes, &json!({"metadata": {"name": "n"}})).await.code, 201);
+    let patch = json!({"$retainKeys": ["spec"], "spec": {"taints": [{"$retainKeys": []}]}}).to_string();
+    let at = format!("{nodes}/n?fieldValidation=Warn");
+    let refused = api.send(Method::PATCH, &at, "application/strategic-merge-patch+json", patch).await;
+    assert_eq!(refused.code, 400, "{}", refused.body);
+    assert_eq!(refused.warnings.len(), 1, "{:?}", refused.warnings);
+    assert!(refused.warnings[0].contains("spec.taints[0].$retainKeys"), "{:?}", refused.warnings);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_came_through_its_status_stays_without_an_address() {
+    let api = Api::new().await;
+    let config = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 1}]},
+    });
+    let at = format!("{SERVICES}/s/status?fieldManager=m");
+    let made = api.send(Method::PATCH, &at, "application/apply-patch+yaml", config.to_string()).await;
+    assert_eq!((made.code, &made.body["spec"]["clusterIP"]), (201, &Value::Null), "{}", made.body);
+    let changed = api.merge(&format!("{SERVICES}/s"), json!({"spec": {"ports": [{"port": 2}]}})).await;
+    assert_eq!((changed.code, &changed.body["spec"]["clusterIP"]), (200, &Value::Null), "{}", changed.body);
+    assert_eq!(changed.body["spec"]["ipFamilies"], json!(["IPv4"]));
 }

@@ -53,6 +53,26 @@ async fn replicas_are_read_and_written_through_the_paths() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_first_number_brings_the_defaults_beside_it() {
+    let api = Api::new().await;
+    let mut definition = definition(json!({}));
+    let version = &mut definition["spec"]["versions"][0];
+    version["subresources"]["scale"] =
+        json!({"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"});
+    version["schema"]["openAPIV3Schema"]["properties"]["spec"] = json!({
+        "type": "object",
+        "properties": {"replicas": {"type": "integer"}, "a": {"type": "object", "default": {}}},
+    });
+    assert_eq!(api.post(CRDS, &definition).await.code, 201);
+    let mut bare = file("a");
+    bare.as_object_mut().unwrap().remove("spec");
+    let made = api.post(FILES, &bare).await;
+    assert_eq!((made.code, made.body.get("spec")), (201, None), "{}", made.body);
+    assert_eq!(api.merge(&format!("{FILES}/a/scale"), json!({"spec": {"replicas": 1}})).await.code, 200);
+    assert_eq!(api.get(&format!("{FILES}/a")).await.body["spec"], json!({"a": {}, "replicas": 1}));
+}
+
+#[tokio::test(start_paused = true)]
 async fn wrong_scales_are_refused_in_the_real_servers_words() {
     let api = scalable().await;
     let at = format!("{FILES}/a/scale");

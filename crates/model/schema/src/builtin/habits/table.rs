@@ -4,8 +4,8 @@ use concert_api::FieldErrors;
 
 use super::{Counted, Habits};
 use crate::builtin::{
-    NameRule, cells, cluster, config_map, event, lease, namespace, network, pod, rbac, secret, volume, webhook,
-    workload,
+    NameRule, autoscaler, cells, cluster, config_map, event, lease, namespace, network, pod, rbac, secret, volume,
+    webhook, workload,
 };
 use crate::crd;
 
@@ -30,14 +30,23 @@ const COUNTED: Habits = Habits { counted: Counted::Content, ..PLAIN };
 const CONDITIONAL: Habits = Habits { unconditional_update: false, ..PLAIN };
 /// What the kinds of roles and bindings share.
 const ROLE: Habits = Habits { name_rule: NameRule::PathSegment, create_on_update: true, ..PLAIN };
-/// Both kinds of webhooks, and policies.
+/// Policies and their bindings.
 const ADMISSION: Habits = Habits { counted: Counted::Content, ..CONDITIONAL };
 
 /// By group and kind.
 pub(super) static TABLE: &[(&str, &str, Habits)] = &[
     ("", "ComponentStatus", Habits { cells: Some(cells::cluster::component), ..PLAIN }),
     ("", "ConfigMap", Habits { check: config_map::check, cells: Some(config_map::cells), ..PLAIN }),
-    ("", "Endpoints", Habits { cells: Some(cells::network::endpoints), create_on_update: true, ..PLAIN }),
+    (
+        "",
+        "Endpoints",
+        Habits {
+            check: network::endpoints::check,
+            cells: Some(cells::network::endpoints),
+            create_on_update: true,
+            ..PLAIN
+        },
+    ),
     (
         "",
         "Event",
@@ -69,6 +78,7 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
         Habits {
             read: cluster::read_node,
             prepare: cluster::prepare_node,
+            check: cluster::check_node,
             cells: Some(cells::cluster::node),
             keeps_status: true,
             ..PLAIN
@@ -143,7 +153,12 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
     (
         "admissionregistration.k8s.io",
         "MutatingWebhookConfiguration",
-        Habits { check: webhook::check, cells: Some(cells::cluster::webhooks), ..ADMISSION },
+        Habits {
+            check: webhook::check,
+            cells: Some(cells::cluster::webhooks),
+            counted: Counted::ContentAndHollow,
+            ..CONDITIONAL
+        },
     ),
     (
         "admissionregistration.k8s.io",
@@ -158,7 +173,12 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
     (
         "admissionregistration.k8s.io",
         "ValidatingWebhookConfiguration",
-        Habits { check: webhook::check, cells: Some(cells::cluster::webhooks), ..ADMISSION },
+        Habits {
+            check: webhook::check,
+            cells: Some(cells::cluster::webhooks),
+            counted: Counted::ContentAndHollow,
+            ..CONDITIONAL
+        },
     ),
     (
         "apiextensions.k8s.io",
@@ -212,7 +232,12 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
     (
         "autoscaling",
         "HorizontalPodAutoscaler",
-        Habits { check: workload::check_autoscaler, cells: Some(cells::workload::autoscaler), ..COUNTED },
+        Habits {
+            read: autoscaler::read,
+            check: workload::check_autoscaler,
+            cells: Some(cells::workload::autoscaler),
+            ..COUNTED
+        },
     ),
     ("batch", "CronJob", Habits { check: workload::check_cron_job, cells: Some(cells::workload::cron_job), ..COUNTED }),
     (
@@ -246,7 +271,7 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
         "discovery.k8s.io",
         "EndpointSlice",
         Habits {
-            check: network::check_endpoint_slice,
+            check: network::endpoints::check_slice,
             cells: Some(cells::network::endpoint_slice),
             counted: Counted::ContentAndLabels,
             ..PLAIN
@@ -272,17 +297,22 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
     (
         "networking.k8s.io",
         "Ingress",
-        Habits { check: network::check_ingress, cells: Some(cells::network::ingress), ..COUNTED },
+        Habits { check: network::ingress::check, cells: Some(cells::network::ingress), ..COUNTED },
     ),
     (
         "networking.k8s.io",
         "IngressClass",
-        Habits { check: network::check_ingress_class, cells: Some(cells::network::ingress_class), ..COUNTED },
+        Habits { check: network::ingress::check_class, cells: Some(cells::network::ingress_class), ..COUNTED },
     ),
     (
         "networking.k8s.io",
         "NetworkPolicy",
-        Habits { check: network::check_network_policy, cells: Some(cells::network::network_policy), ..COUNTED },
+        Habits {
+            check: network::policy::check,
+            cells: Some(cells::network::network_policy),
+            counted: Counted::ContentAndHollow,
+            ..PLAIN
+        },
     ),
     (
         "node.k8s.io",

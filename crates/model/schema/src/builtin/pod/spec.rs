@@ -79,23 +79,38 @@ pub(in crate::builtin) fn check_spec(spec: &Value, path: &str, judge: &mut Judge
     let policies = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
     judge.one_of(&spec["dnsPolicy"], &policies, &format!("{path}.dnsPolicy"));
     judge.errors.extend(names::check_labels(&spec["nodeSelector"], &format!("{path}.nodeSelector")));
-    for (field, rule) in [
-        ("serviceAccountName", names::subdomain_faults as fn(&str) -> Vec<String>),
-        ("nodeName", names::subdomain_faults),
-    ] {
-        let value = text(&spec[field]);
-        for fault in if value.is_empty() { Vec::new() } else { rule(value) } {
-            judge.invalid(format!("{path}.{field}"), value, fault);
-        }
+    for field in ["serviceAccountName", "nodeName"] {
+        check_name(spec, field, names::subdomain_faults, path, judge);
     }
-    check_tolerations(&spec["tolerations"], &format!("{path}.tolerations"), judge);
     if let Some(seconds) = spec["activeDeadlineSeconds"].as_i64().filter(|seconds| *seconds < 1) {
         judge.invalid(format!("{path}.activeDeadlineSeconds"), seconds, "must be between 1 and 2147483647, inclusive");
     }
     for field in ["hostname", "subdomain"] {
-        let value = text(&spec[field]);
-        for fault in if value.is_empty() { Vec::new() } else { names::label_faults(value) } {
-            judge.invalid(format!("{path}.{field}"), value, fault);
+        check_name(spec, field, names::label_faults, path, judge);
+    }
+    check_tolerations(&spec["tolerations"], &format!("{path}.tolerations"), judge);
+    check_aliases(&spec["hostAliases"], &format!("{path}.hostAliases"), judge);
+    for field in ["priorityClassName", "runtimeClassName"] {
+        check_name(spec, field, names::subdomain_faults, path, judge);
+    }
+}
+
+/// A name that may be left out.
+fn check_name(spec: &Value, field: &str, faults: fn(&str) -> Vec<String>, path: &str, judge: &mut Judge) {
+    let value = text(&spec[field]);
+    for fault in if value.is_empty() { Vec::new() } else { faults(value) } {
+        judge.invalid(format!("{path}.{field}"), value, fault);
+    }
+}
+
+/// The names of hosts that a pod is told of.
+fn check_aliases(aliases: &Value, path: &str, judge: &mut Judge) {
+    for (place, alias) in items(aliases, path) {
+        judge.address(text(&alias["ip"]), &format!("{place}.ip"));
+        for (field, name) in items(&alias["hostnames"], &format!("{place}.hostnames")) {
+            for fault in names::subdomain_faults(text(name)) {
+                judge.invalid(&field, text(name), fault);
+            }
         }
     }
 }

@@ -59,11 +59,16 @@ pub(in crate::schema) fn judge_default(schema: &Schema, default: &Value, path: &
 /// Errors after which rules might see what they cannot expect.
 fn blocks(error: &FieldError) -> bool {
     match error.fault {
-        Fault::NotSupported(..) | Fault::Required | Fault::TooLong | Fault::TooMany(_) | Fault::TypeInvalid(_) => true,
+        Fault::NotSupported(..)
+        | Fault::NotSupportedShown(..)
+        | Fault::Required
+        | Fault::TooLong
+        | Fault::TooMany(_)
+        | Fault::TypeInvalid(_) => true,
         Fault::Invalid(_)
         | Fault::InvalidShown(_)
         | Fault::Duplicate(_)
-        | Fault::DuplicateUnshown
+        | Fault::DuplicateShown(_)
         | Fault::NotFound(_)
         | Fault::Forbidden => false,
     }
@@ -227,7 +232,7 @@ impl Judge {
         let fault = match rule.reason.as_str() {
             "FieldValueForbidden" => Fault::Forbidden,
             "FieldValueRequired" => Fault::Required,
-            "FieldValueDuplicate" if unshown => Fault::DuplicateUnshown,
+            "FieldValueDuplicate" if unshown => Fault::DuplicateShown(None),
             "FieldValueDuplicate" => Fault::Duplicate(place.value.clone()),
             _ if unshown => Fault::InvalidShown(None),
             _ => Fault::Invalid(place.value.clone()),
