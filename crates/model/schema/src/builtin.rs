@@ -166,7 +166,7 @@ pub fn convert(object: &mut Value, to: &Gvk) {
     }
     if let Some(builtin) = Builtin::find(to) {
         // What was stored had room.
-        let _ = builtin.settle(object);
+        let _ = builtin.schema.settle(object, Stage::Converted);
     }
 }
 

@@ -52,7 +52,7 @@ impl Structure {
         for rule in &self.fields {
             let drops = match rule.drops_empty {
                 Drops::Always => true,
-                Drops::WhenStored => stage == Stage::Stored,
+                Drops::WhenStored => stage != Stage::Read,
                 Drops::Never => false,
             };
             if let Some(value) = members.get(rule.name)
@@ -61,7 +61,7 @@ impl Structure {
                 members.remove(rule.name);
             }
             let lacks = !members.contains_key(rule.name);
-            if lacks && let Some(default) = &rule.default {
+            if lacks && let Some(default) = rule.default.as_ref().filter(|_| stage != Stage::Converted) {
                 room.take(rule.name)?;
                 members.insert(rule.name.to_owned(), default.clone());
             } else if lacks && rule.nothing.as_ref().is_some_and(Value::is_object) {
@@ -69,7 +69,7 @@ impl Structure {
                 members.insert(rule.name.to_owned(), json!({}));
             }
         }
-        if let Some(hook) = self.hook {
+        if let Some(hook) = self.hook.filter(|_| stage != Stage::Converted) {
             hook(members);
         }
         Some(())
@@ -89,11 +89,13 @@ impl Structure {
     }
 }
 
-/// What becomes of an object: it is read from a request, or stored.
+/// What becomes of an object: it is read from a request, stored, or turned into another version (which has no defaults: what
+/// is not set there was not set before).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     Read,
     Stored,
+    Converted,
 }
 
 /// When a field that is empty becomes nothing.

@@ -172,6 +172,24 @@ async fn many_appliers_at_once_lose_nothing() {
     assert_eq!(owners(&object).len(), 40, "those who apply are never put together");
 }
 
+/// One manager that goes from version to version, and drops on the way what only the other one names.
+#[tokio::test(start_paused = true)]
+async fn what_was_applied_in_another_version_is_pruned_there() {
+    let api = Api::new().await;
+    let apply = async |version: &str, spec: Value| {
+        let path = format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers/a");
+        let api_version = format!("autoscaling/{version}");
+        let body = json!({"apiVersion": api_version, "kind": "HorizontalPodAutoscaler", "metadata": {"name": "a"}, "spec": spec});
+        api.apply(&path, "one", &body).await.body["spec"].clone()
+    };
+    let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"});
+    apply("v1", json!({"maxReplicas": 3, "scaleTargetRef": target})).await;
+    let two = apply("v2", json!({"minReplicas": 2, "scaleTargetRef": {"name": "y"}})).await;
+    assert_eq!((&two["minReplicas"], &two["maxReplicas"]), (&json!(2), &json!(3)));
+    let one = apply("v1", json!({"scaleTargetRef": target})).await;
+    assert_eq!((&one["minReplicas"], &one["maxReplicas"]), (&json!(1), &json!(3)));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_scale_has_the_owners_of_its_number() {
     let api = Api::new().await;
