@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use crate::limiter::{Backoff, Failure, RateLimiter};
@@ -197,7 +198,11 @@ impl<K: Clone + Eq + Hash + Ord> Desk<K> {
             return Landed::GivenUp;
         }
         let limiter = &mut self.limiter;
-        let wait = |count| limiter.when(key, &Failure { count, now, random });
+        // Whoever's limiter panics gets the usual one; the key must not be lost with it.
+        let wait = |count| {
+            let asked = catch_unwind(AssertUnwindSafe(|| limiter.when(key, &Failure { count, now, random })));
+            asked.unwrap_or_else(|_| Backoff::default().wait(count))
+        };
         Landed::Due(self.queue.fail(key, wait, at_least, priority, now))
     }
 

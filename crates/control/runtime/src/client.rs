@@ -77,6 +77,21 @@ struct Limit {
     bucket: Mutex<Bucket>,
 }
 
+impl Limit {
+    /// How long to wait for one's turn; `None`, and no turn is taken, if it comes too late.
+    fn wait(&self, at_most: Duration) -> Option<Duration> {
+        let now = self.started.elapsed();
+        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut after = *bucket;
+        let wait = after.take(now);
+        if wait > at_most {
+            return None;
+        }
+        *bucket = after;
+        Some(wait)
+    }
+}
+
 /// What a list is limited to. Everything by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Selection {
@@ -540,8 +555,8 @@ impl Client {
         let mut request = ask.into_http()?;
         let after = self.settings.deadline;
         if let Some(limit) = &self.settings.limit {
-            let now = limit.started.elapsed();
-            let wait = limit.bucket.lock().unwrap_or_else(PoisonError::into_inner).take(now);
+            let wait =
+                limit.wait(after).ok_or_else(|| ApiError::TimedOut { action: action.clone(), write: false, after })?;
             tokio::time::sleep(wait).await;
         }
         let span = telemetry::request_span(&method, &action, &self.settings.host);

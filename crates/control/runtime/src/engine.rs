@@ -171,6 +171,7 @@ impl Engine {
         let (failing, go, cancel) = (warm.failing(), self.go.subscribe(), stop.clone());
         let (fell, whose) = (warm.failing(), name.clone());
         let (of, failures) = (name.clone(), (Arc::downgrade(&self.state), Arc::clone(&self.failed)));
+        state.tasks.reap();
         state.tasks.spawn(format!("controller {name}"), async move {
             let _ends_whatever_happens = guard;
             let fenced = AssertUnwindSafe(warm.run(go, cancel)).catch_unwind();
@@ -227,8 +228,12 @@ impl Engine {
             running.ended.clone()
         };
         ended.cancelled().await;
-        self.metrics.forget(&format!("controller {name}"));
-        self.state().controllers.remove(name);
+        let mut state = self.state();
+        // Another one of that name may have come while two waited for the end of this.
+        if state.controllers.get(name).is_some_and(|running| running.ended.is_cancelled()) {
+            self.metrics.forget(&format!("controller {name}"));
+            state.controllers.remove(name);
+        }
         true
     }
 

@@ -355,6 +355,13 @@ impl<K: Serialize + DeserializeOwned + Send + Sync + 'static> Objects<K> {
             return Ok(None);
         }
         let key = self.resource.key(meta::text(&body, "namespace"), meta::text(&body, "name"));
+        if meta::text(&body, "resourceVersion").is_empty() {
+            let action = format!("change the finalizers of {} {key}", self.resource.group_resource());
+            return Err(ApiError::Unsendable {
+                action,
+                why: "it has no resourceVersion; read it from the server first".into(),
+            });
+        }
         // Of a list a merge patch knows only the whole: it has to be the one that was read.
         let names = if names.is_empty() { Value::Null } else { names.into() };
         let metadata = json!({ "finalizers": names, "resourceVersion": body["metadata"]["resourceVersion"] });

@@ -285,6 +285,7 @@ impl<K: Key> Sources<K> {
         for active in self.active().iter_mut().flat_map(BTreeMap::values_mut) {
             let Some(cache) = active.cache.clone() else { continue };
             let (fire, sink, keys) = (Arc::clone(&active.fire), self.sink.clone(), Arc::clone(keys));
+            active.tasks.reap();
             active.tasks.spawn("replay", async move {
                 for object in cache.list() {
                     let (key, origin) = (object.key(), Origin::Initial);

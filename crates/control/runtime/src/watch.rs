@@ -350,7 +350,7 @@ impl Watch {
         let why = crate::error_chain(error);
         Some(Event::Trouble(if error.is_kind_missing() {
             Trouble::KindMissing
-        } else if error.is_forbidden() {
+        } else if error.code() == Some(403) {
             Trouble::Forbidden(why)
         } else {
             Trouble::Failing(why)
