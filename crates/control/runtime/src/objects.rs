@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use concert_api::{LabelSelector, Object, ObjectKey, meta};
+use concert_merge::drop_nulls;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -282,6 +283,7 @@ impl<K: Serialize + DeserializeOwned + Send + Sync + 'static> Objects<K> {
     /// As [`Objects::create`]; a conflict that names the fields and whose they are.
     pub async fn apply(&self, object: &impl Serialize, force: bool) -> Result<K, ApiError> {
         let mut body = self.body(object)?;
+        // Options that are not set are not applied.
         drop_nulls(&mut body);
         let key = self.resource.key(meta::text(&body, "namespace"), meta::text(&body, "name"));
         let object = self.client.patch(&self.resource, &key, &Patch::apply(body, force), self.part()).await?;
@@ -366,18 +368,6 @@ impl<K: Serialize + DeserializeOwned + Send + Sync + 'static> Objects<K> {
         let names = if names.is_empty() { Value::Null } else { names.into() };
         let metadata = json!({ "finalizers": names, "resourceVersion": body["metadata"]["resourceVersion"] });
         self.patch(&key, &Patch::raw_merge(json!({ "metadata": metadata }))).await
-    }
-}
-
-/// Options that are not set are not applied.
-fn drop_nulls(value: &mut Value) {
-    match value {
-        Value::Object(members) => members.retain(|_, member| {
-            drop_nulls(member);
-            !member.is_null()
-        }),
-        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 

@@ -56,7 +56,7 @@ pub use fields::{Element, FieldSet, FieldsError};
 pub use json::{json_diff, json_patch};
 pub use managed::{Entry, ManagedFields, ManagedFieldsError, Operation, ReplicasPath};
 pub use merge::{merge_diff, merge_patch};
-pub use strategic::{strategic_merge_diff, strategic_merge_patch};
+pub use strategic::{drop_nulls, strategic_merge_diff, strategic_merge_patch};
 
 /// The example of the README is compiled and run.
 #[cfg(doctest)]

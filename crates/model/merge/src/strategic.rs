@@ -157,8 +157,9 @@ fn merge_member(original: &mut Members, key: String, value: Value, place: Place<
     Ok(())
 }
 
-/// Drops members that are null, at any depth: there is nothing that they could remove.
-fn drop_nulls(value: &mut Value) {
+/// Drops members that are null, at any depth: there is nothing that they could remove, or that they would say in a
+/// configuration that is applied.
+pub fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(members) => members.retain(|_, member| {
             drop_nulls(member);
