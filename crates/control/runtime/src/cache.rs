@@ -103,6 +103,8 @@ struct Shared {
     memo: Memo,
     /// What was written and has perhaps not been seen.
     expected: Mutex<BTreeMap<ObjectKey, u64>>,
+    /// What was deleted and is perhaps still known, by uid.
+    expected_gone: Mutex<BTreeMap<ObjectKey, String>>,
     /// Nanoseconds spent on reading and keeping what arrived.
     decoding: AtomicU64,
     stop: CancellationToken,
@@ -275,6 +277,22 @@ impl Cache {
         }
     }
 
+    /// What is known of a key was deleted, and should be seen to go soon.
+    pub(crate) fn expect_gone(&self, key: &ObjectKey) {
+        if let Some(known) = self.get(key).filter(|known| !known.is_deleting()) {
+            let mut gone = self.shared().expected_gone.lock().unwrap_or_else(PoisonError::into_inner);
+            gone.insert(key.clone(), known.uid().into_owned());
+            if gone.len() > EXPECTED {
+                gone.pop_first();
+            }
+        }
+    }
+
+    /// Whether an object that was deleted is still known as if it had not been.
+    fn shows_ghost(&self, key: &ObjectKey, uid: &str) -> bool {
+        self.get(key).is_some_and(|known| known.uid() == uid && !known.is_deleting())
+    }
+
     /// Resolves when it is complete and shows what is expected of some keys.
     pub(crate) async fn shows_expected(&self, concerns: impl Fn(&ObjectKey) -> bool) {
         self.synced().await;
@@ -282,6 +300,14 @@ impl Cache {
             let expected = self.shared().expected.lock().unwrap_or_else(PoisonError::into_inner);
             expected.iter().filter(|(key, _)| concerns(key)).map(|(key, floor)| (key.clone(), *floor)).collect()
         };
+        let gone: Vec<(ObjectKey, String)> = {
+            let gone = self.shared().expected_gone.lock().unwrap_or_else(PoisonError::into_inner);
+            gone.iter().filter(|(key, _)| concerns(key)).map(|(key, uid)| (key.clone(), uid.clone())).collect()
+        };
+        for (key, uid) in gone {
+            self.until(|_| !self.shows_ghost(&key, &uid)).await;
+            self.shared().expected_gone.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        }
         for (key, revision) in wanted {
             self.reaches(&key.namespace, revision).await;
             let mut expected = self.shared().expected.lock().unwrap_or_else(PoisonError::into_inner);

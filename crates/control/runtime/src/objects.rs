@@ -227,7 +227,10 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Objects<K> {
     /// A conflict if a precondition does not hold.
     pub async fn delete(&self, key: &ObjectKey, preconditions: &Preconditions) -> Result<bool, ApiError> {
         match self.client.delete(&self.resource, key, preconditions).await {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                self.cache.iter().for_each(|cache| cache.expect_gone(key));
+                Ok(true)
+            }
             Err(error) if error.is_not_found() && !error.is_kind_missing() => Ok(false),
             Err(error) => Err(error),
         }

@@ -149,6 +149,7 @@ impl Informers {
             spawner: Spawner(Arc::downgrade(&self.0)),
             memo: Memo::default(),
             expected: Mutex::default(),
+            expected_gone: Mutex::default(),
             decoding: AtomicU64::default(),
             stop: self.0.stop.child_token(),
         });

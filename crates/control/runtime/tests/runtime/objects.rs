@@ -168,6 +168,20 @@ async fn handles_of_one_cache_see_each_others_writes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_deleted_is_gone_at_once_for_who_deleted_it() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let informers = Informers::new(client.clone());
+    let maps: Objects<ConfigMap> = informers.objects();
+    for round in 0..20 {
+        let (_, done) = maps.create_or_update(typed("again", "1"), |_| {}).await.unwrap();
+        assert_eq!(done, Done::Created, "round {round}");
+        assert!(maps.get(&key("again")).await.unwrap().is_some());
+        assert!(maps.delete(&key("again"), &Default::default()).await.unwrap());
+        assert!(maps.get(&key("again")).await.unwrap().is_none(), "round {round}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn strategic_patches_are_for_built_in_kinds() {
     let error = Patch::strategic(&crate::widgets(), &json!({}), &json!({ "a": 1 })).unwrap_err().to_string();
     assert_eq!(
