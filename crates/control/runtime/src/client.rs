@@ -276,7 +276,7 @@ impl Client {
         subresource: Option<&str>,
     ) -> Result<Option<Object>, ApiError> {
         let action = format!("get {} {key}", named(resource, subresource));
-        match self.object(resource, Ask::new(Method::GET, resource.path(key, subresource), action)).await {
+        match self.object(resource, subresource, Ask::new(Method::GET, resource.path(key, subresource), action)).await {
             Ok(object) => Ok(Some(object)),
             Err(error) if error.is_not_found() && !error.is_kind_missing() => Ok(None),
             Err(error) => Err(error),
@@ -341,7 +341,25 @@ impl Client {
         let name = concert_api::meta::text(object, "name");
         let action = format!("create {} {}", resource.group_resource(), resource.key(namespace, name));
         let path = self.writing(resource.collection(namespace));
-        self.object(resource, Ask::new(Method::POST, path, action).json(object)).await
+        self.object(resource, None, Ask::new(Method::POST, path, action).json(object)).await
+    }
+
+    /// Asks something of an object by creating a subresource of it, such as `token`, `eviction` or `binding`: the answer as it
+    /// is, of whatever kind.
+    ///
+    /// # Errors
+    /// As [`Client::create`]; not found if there is no such object.
+    pub async fn create_part(
+        &self,
+        resource: &Resource,
+        key: &ObjectKey,
+        subresource: &str,
+        body: &Value,
+    ) -> Result<Value, ApiError> {
+        let action = format!("create {} {key}", named(resource, Some(subresource)));
+        let path = self.writing(resource.path(key, Some(subresource)));
+        let answer = self.send(Ask::new(Method::POST, path, action.clone()).json(body)).await?;
+        serde_json::from_slice(&answer).map_err(|error| unreadable(&action, true, &error))
     }
 
     /// Replaces an object by its whole new state; with a resourceVersion in its metadata only if that is current.
@@ -358,7 +376,7 @@ impl Client {
         let key = resource.key(text("namespace"), text("name"));
         let action = format!("replace {} {key}", named(resource, subresource));
         let path = self.writing(resource.path(&key, subresource));
-        self.object(resource, Ask::new(Method::PUT, path, action).json(object)).await
+        self.object(resource, subresource, Ask::new(Method::PUT, path, action).json(object)).await
     }
 
     /// Applies a JSON merge patch (RFC 7386). A `metadata.resourceVersion` in it is a precondition.
@@ -405,7 +423,7 @@ impl Client {
         let path = if patch.is_forced() { format!("{path}&force=true") } else { path };
         let mut ask = Ask::new(Method::PATCH, path, action);
         ask.body = Some((patch.content_type(), patch.body().to_string().into()));
-        self.object(resource, ask).await
+        self.object(resource, subresource, ask).await
     }
 
     /// Deletes all objects of a namespace (of the cluster, if the kind has none) that a selection selects.
@@ -518,10 +536,13 @@ impl Client {
         format!("{path}?fieldManager={}", escape(&self.settings.field_manager))
     }
 
-    async fn object(&self, resource: &Resource, ask: Ask<'_>) -> Result<Object, ApiError> {
+    async fn object(&self, resource: &Resource, part: Option<&str>, ask: Ask<'_>) -> Result<Object, ApiError> {
         let (action, write) = (ask.action.clone(), ask.is_write());
         let body = self.send(ask).await?;
-        Object::lean(&body, &resource.gvk).map_err(|error| ApiError::parse(&action, write, &error))
+        // A scale is a kind of its own, and says so.
+        let own = part.filter(|part| *part != "status").and_then(|_| Object::parse(body.clone()).ok()?.gvk());
+        Object::lean(&body, own.as_ref().unwrap_or(&resource.gvk))
+            .map_err(|error| ApiError::parse(&action, write, &error))
     }
 
     /// Sends one request and gives the body of its answer, all under one deadline, tries included.

@@ -130,14 +130,26 @@ impl<K> Objects<K> {
         self.subresource("status")
     }
 
-    /// Another subresource of the same.
-    #[must_use]
-    pub fn subresource(&self, name: &str) -> Self {
+    fn subresource(&self, name: &str) -> Self {
         Self { subresource: Some(name.into()), ..self.clone() }
     }
 
-    fn part(&self) -> Option<&str> {
+    /// Another subresource of the same, which has a type of its own: `deployments.part::<Scale>("scale")`. It is read from the
+    /// server.
+    #[must_use]
+    pub fn part<T>(&self, name: &str) -> Objects<T> {
+        let Self { client, resource, witness, .. } = self.clone();
+        let subresource = Some(name.into());
+        Objects { client, resource, cache: None, subresource, witness, kind: PhantomData }
+    }
+
+    fn subresource_name(&self) -> Option<&str> {
         self.subresource.as_deref()
+    }
+
+    /// Whether it is about a kind of its own.
+    fn is_foreign(&self) -> bool {
+        self.subresource_name().is_some_and(|name| name != "status")
     }
 
     /// Remembers what was written.
@@ -169,7 +181,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Objects<K> {
             let action = || format!("read {} {key}", self.resource.group_resource());
             return cache.typed().get(key).map_err(|error| ApiError::undecodable(action(), false, &error.why));
         }
-        let read = self.client.get_part(&self.resource, key, self.part()).await?;
+        let read = self.client.get_part(&self.resource, key, self.subresource_name()).await?;
         read.map(|object| self.decode(&object, false).map(Arc::new)).transpose()
     }
 
@@ -217,7 +229,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Objects<K> {
         if patch.is_empty() {
             return Ok(None);
         }
-        let object = self.client.patch(&self.resource, key, patch, self.part()).await?;
+        let object = self.client.patch(&self.resource, key, patch, self.subresource_name()).await?;
         self.written(&object).map(Some)
     }
 
@@ -254,19 +266,33 @@ impl<K: Serialize + DeserializeOwned + Send + Sync + 'static> Objects<K> {
         if !body.is_object() {
             return Err(ApiError::Unsendable { action: action(), why: "it is no object".into() });
         }
-        body["apiVersion"] = self.resource.gvk.api_version().into();
-        body["kind"] = self.resource.gvk.kind.as_str().into();
+        if !self.is_foreign() {
+            body["apiVersion"] = self.resource.gvk.api_version().into();
+            body["kind"] = self.resource.gvk.kind.as_str().into();
+        }
         meta::of(&mut body).remove("managedFields");
         Ok(body)
     }
 
-    /// Creates an object.
+    /// Creates an object; of a [part](Objects::part), asks for it (a token, an eviction).
     ///
     /// # Errors
     /// It exists, is invalid, or the server has trouble ([`ApiError::outcome_unknown`]).
     pub async fn create(&self, object: &K) -> Result<K, ApiError> {
+        if let (Some(part), true) = (self.subresource_name(), self.is_foreign()) {
+            return self.ask(part, object).await;
+        }
         let object = self.client.create(&self.resource, &self.body(object)?).await?;
         self.written(&object)
+    }
+
+    /// Asks something of an object by creating a part of it.
+    async fn ask(&self, part: &str, object: &K) -> Result<K, ApiError> {
+        let body = self.body(object)?;
+        let key = self.resource.key(meta::text(&body, "namespace"), meta::text(&body, "name"));
+        let answer = self.client.create_part(&self.resource, &key, part, &body).await?;
+        let action = || format!("read {}/{part} {key}", self.resource.group_resource());
+        serde_json::from_value(answer).map_err(|error| ApiError::undecodable(action(), true, &error.to_string()))
     }
 
     /// Replaces an object; a conflict if it changed since it was read.
@@ -274,7 +300,7 @@ impl<K: Serialize + DeserializeOwned + Send + Sync + 'static> Objects<K> {
     /// # Errors
     /// As [`Objects::create`]; not found if it is gone.
     pub async fn replace(&self, object: &K) -> Result<K, ApiError> {
-        let object = self.client.replace(&self.resource, &self.body(object)?, self.part()).await?;
+        let object = self.client.replace(&self.resource, &self.body(object)?, self.subresource_name()).await?;
         self.written(&object)
     }
 
@@ -289,7 +315,8 @@ impl<K: Serialize + DeserializeOwned + Send + Sync + 'static> Objects<K> {
         // Options that are not set are not applied.
         drop_nulls(&mut body);
         let key = self.resource.key(meta::text(&body, "namespace"), meta::text(&body, "name"));
-        let object = self.client.patch(&self.resource, &key, &Patch::apply(body, force), self.part()).await?;
+        let object =
+            self.client.patch(&self.resource, &key, &Patch::apply(body, force), self.subresource_name()).await?;
         self.written(&object)
     }
 

@@ -27,7 +27,7 @@ fn everything_holds(server: &ControlPlane) {
         events::events_are_told_and_counted(&client, "events").await;
         leases::a_lease_is_handed_over(&client, "lease").await;
         let took = managers::a_standby_takes_over(&client, "standby").await;
-        assert!(took < Duration::from_secs(6), "{took:?}");
+        assert!(took < Duration::from_secs(14), "before the lease would have run out: {took:?}");
         shards::replicas_share_and_leave(&client).await;
     });
 }
