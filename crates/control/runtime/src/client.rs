@@ -10,6 +10,7 @@ mod gate;
 mod lanes;
 mod retry;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,6 +48,8 @@ pub const DEADLINE: Duration = Duration::from_secs(30);
 const MAX_ANSWER: usize = 512 << 20;
 /// Objects per page of a list, as client-go asks for.
 pub(crate) const PAGE: usize = 500;
+/// So many different warnings of a server are told.
+const WARNINGS: usize = 256;
 const JSON: &str = "application/json";
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
@@ -59,6 +62,8 @@ pub struct Client {
     settings: Arc<Settings>,
     /// Whether this server has to be asked for lists page by page: known once for all who ask it.
     in_pages: Arc<AtomicBool>,
+    /// What the server has warned of already.
+    warnings: Arc<Mutex<BTreeSet<String>>>,
 }
 
 #[derive(Clone)]
@@ -186,7 +191,7 @@ impl Client {
         let field_manager = "concert".to_owned();
         let settings =
             Arc::new(Settings { host, field_manager, deadline: DEADLINE, retries: false, limit: None, metrics: None });
-        Self { kube, world, settings, in_pages: Arc::default() }
+        Self { kube, world, settings, in_pages: Arc::default(), warnings: Arc::default() }
     }
 
     fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
@@ -522,6 +527,12 @@ impl Client {
         Ok(self.exchange(ask).await?.into_body())
     }
 
+    /// Whether a warning has not been told yet: once is enough. Of too many different ones the rest are not told.
+    fn is_news(&self, warning: &str) -> bool {
+        let mut known = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        known.len() < WARNINGS && known.insert(warning.to_owned())
+    }
+
     /// Whether the server is still believed to send lists as events.
     pub(crate) fn lists_as_events(&self) -> bool {
         !self.in_pages.load(Ordering::Relaxed)
@@ -597,7 +608,9 @@ impl Client {
         }
         let response = sent.map_err(|error| transport_error(&action, write, error))?;
         for warning in response.headers().get_all(WARNING).iter().filter_map(|value| value.to_str().ok()) {
-            tracing::warn!(action, warning = warned(warning), "the API server warns");
+            if self.is_news(warning) {
+                tracing::info!(action, warning = warned(warning), "the API server warns");
+            }
         }
         if response.status().is_success() {
             return Ok(response);
