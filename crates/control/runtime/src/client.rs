@@ -4,32 +4,30 @@
 //! ([`Client::with_retries`]), and then only what is safe: who asks knows best what asking again would mean
 //! ([`ApiError::outcome_unknown`]).
 
+mod ask;
 mod connect;
 mod error;
 mod gate;
 mod lanes;
+mod limit;
 mod retry;
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use concert_api::{Gvk, Object, ObjectKey};
-use concert_queue::limiter::Bucket;
-use concert_world::{Stopped, World};
-use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER, USER_AGENT, WARNING};
+use concert_world::World;
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
-use tracing::Instrument;
 
 pub use connect::{ConnectError, Source};
 pub use error::{Answer, ApiError};
@@ -39,17 +37,14 @@ use crate::metrics::Metrics;
 use crate::objects::Patch;
 use crate::resource::{Resource, escape};
 use crate::scope::Form;
-use crate::telemetry;
+use ask::Ask;
 use gate::GateLayer;
+use limit::Limit;
 
 /// How long a request may take, its answer included.
 pub const DEADLINE: Duration = Duration::from_secs(30);
-/// No answer may be larger: a page of a list is 500 objects of at most 3 MiB, and nearly always far smaller.
-const MAX_ANSWER: usize = 512 << 20;
 /// Objects per page of a list, as client-go asks for.
 pub(crate) const PAGE: usize = 500;
-/// So many different warnings of a server are told.
-const WARNINGS: usize = 256;
 const JSON: &str = "application/json";
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
@@ -74,27 +69,6 @@ struct Settings {
     retries: bool,
     limit: Option<Arc<Limit>>,
     metrics: Option<Metrics>,
-}
-
-/// How fast requests may be sent.
-struct Limit {
-    started: Instant,
-    bucket: Mutex<Bucket>,
-}
-
-impl Limit {
-    /// How long to wait for one's turn; `None`, and no turn is taken, if it comes too late.
-    fn wait(&self, at_most: Duration) -> Option<Duration> {
-        let now = self.started.elapsed();
-        let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut after = *bucket;
-        let wait = after.take(now);
-        if wait > at_most {
-            return None;
-        }
-        *bucket = after;
-        Some(wait)
-    }
 }
 
 /// What a list is limited to. Everything by default.
@@ -149,17 +123,6 @@ pub(crate) struct RawPage {
     pub(crate) resource_version: String,
     /// Empty when this was the last page.
     pub(crate) next: String,
-}
-
-/// One request before it becomes HTTP.
-#[derive(Clone)]
-struct Ask<'a> {
-    method: Method,
-    path: String,
-    /// What it attempts, for error messages.
-    action: String,
-    body: Option<(&'static str, Bytes)>,
-    accept: &'a str,
 }
 
 impl Client {
@@ -223,8 +186,7 @@ impl Client {
     /// none by default: API servers protect themselves, and know better.
     #[must_use]
     pub fn with_limit(self, per_second: f64, burst: u32) -> Self {
-        let bucket = Mutex::new(Bucket::new(per_second, burst));
-        self.with(|settings| settings.limit = Some(Arc::new(Limit { started: Instant::now(), bucket })))
+        self.with(|settings| settings.limit = Some(Arc::new(Limit::new(per_second, burst))))
     }
 
     /// The same client, counting its requests in `rest_client_requests_total`.
@@ -527,12 +489,6 @@ impl Client {
         Ok(self.exchange(ask).await?.into_body())
     }
 
-    /// Whether a warning has not been told yet: once is enough. Of too many different ones the rest are not told.
-    fn is_news(&self, warning: &str) -> bool {
-        let mut known = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
-        known.len() < WARNINGS && known.insert(warning.to_owned())
-    }
-
     /// Whether the server is still believed to send lists as events.
     pub(crate) fn lists_as_events(&self) -> bool {
         !self.in_pages.load(Ordering::Relaxed)
@@ -555,73 +511,6 @@ impl Client {
         Object::lean(&body, own.as_ref().unwrap_or(&resource.gvk))
             .map_err(|error| ApiError::parse(&action, write, &error))
     }
-
-    /// Sends one request and gives the body of its answer, all under one deadline, tries included.
-    async fn send(&self, ask: Ask<'_>) -> Result<Bytes, ApiError> {
-        let (action, write, after) = (ask.action.clone(), ask.is_write(), self.settings.deadline);
-        let until = Instant::now() + after;
-        let whole = async {
-            for tries in 0.. {
-                let once = async {
-                    let response = self.exchange(ask.clone()).await?;
-                    collect(response.into_body(), &action, write).await
-                };
-                let error = match once.await {
-                    Err(error) if self.settings.retries => error,
-                    answer => return answer,
-                };
-                match retry::wait(&error, !write, tries) {
-                    Some(wait) if Instant::now() + wait < until => tokio::time::sleep(wait).await,
-                    _ => return Err(error),
-                }
-            }
-            unreachable!("tries are bounded by retry::wait")
-        };
-        let answer = tokio::time::timeout_at(until, whole).await;
-        answer.unwrap_or_else(|_| Err(ApiError::TimedOut { action: action.clone(), write, after }))
-    }
-
-    /// Sends one request; an answer that is not a success becomes an error.
-    async fn exchange(&self, ask: Ask<'_>) -> Result<Response<Body>, ApiError> {
-        let (action, write, method) = (ask.action.clone(), ask.is_write(), ask.method.clone());
-        let mut request = ask.into_http()?;
-        let after = self.settings.deadline;
-        if let Some(limit) = &self.settings.limit {
-            let wait =
-                limit.wait(after).ok_or_else(|| ApiError::TimedOut { action: action.clone(), write: false, after })?;
-            tokio::time::sleep(wait).await;
-        }
-        let span = telemetry::request_span(&method, &action, &self.settings.host);
-        telemetry::propagate(&span, request.headers_mut());
-        let sent = tokio::time::timeout(after, self.kube.send(request).instrument(span.clone())).await;
-        let Ok(sent) = sent else {
-            if let Some(metrics) = &self.settings.metrics {
-                metrics.request("<error>", method.as_str(), &self.settings.host);
-            }
-            return Err(ApiError::TimedOut { action, write, after });
-        };
-        let code =
-            sent.as_ref().map_or_else(|_| "<error>".to_owned(), |response| response.status().as_u16().to_string());
-        span.record("code", &code);
-        if let Some(metrics) = &self.settings.metrics {
-            metrics.request(&code, method.as_str(), &self.settings.host);
-        }
-        let response = sent.map_err(|error| transport_error(&action, write, error))?;
-        for warning in response.headers().get_all(WARNING).iter().filter_map(|value| value.to_str().ok()) {
-            if self.is_news(warning) {
-                tracing::info!(action, warning = warned(warning), "the API server warns");
-            }
-        }
-        if response.status().is_success() {
-            return Ok(response);
-        }
-        let code = response.status().as_u16();
-        let header = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-        let retry_after = header.and_then(|text| text.parse().ok()).map(Duration::from_secs);
-        let body = collect(response.into_body(), &action, write).await?;
-        let answer = Box::new(Answer::read(code, retry_after, &body));
-        Err(ApiError::Refused { action, write, answer })
-    }
 }
 
 impl fmt::Debug for Client {
@@ -639,44 +528,6 @@ impl Selection {
     }
 }
 
-impl Ask<'_> {
-    fn new(method: Method, path: String, action: String) -> Self {
-        Self { method, path, action, body: None, accept: JSON }
-    }
-
-    fn json(mut self, body: &Value) -> Self {
-        self.body = Some((JSON, body.to_string().into()));
-        self
-    }
-
-    fn is_write(&self) -> bool {
-        self.method != Method::GET
-    }
-
-    fn into_http(self) -> Result<Request<Body>, ApiError> {
-        // Kubernetes 1.37 compresses watches one member per event, which decoders do not understand.
-        let mut builder = Request::builder()
-            .method(self.method)
-            .uri(self.path)
-            .header(USER_AGENT, concat!("concert/", env!("CARGO_PKG_VERSION")))
-            .header(ACCEPT, self.accept)
-            .header(ACCEPT_ENCODING, "identity");
-        let body = match self.body {
-            Some((kind, bytes)) => {
-                builder = builder.header(CONTENT_TYPE, kind);
-                Body::from(bytes)
-            }
-            None => Body::empty(),
-        };
-        builder.body(body).map_err(|e| ApiError::Unsendable { action: self.action, why: e.to_string() })
-    }
-}
-
-/// The words of a warning: `299 - "words"`.
-fn warned(header: &str) -> &str {
-    header.split_once('"').map_or(header, |(_, rest)| rest.strip_suffix('"').unwrap_or(rest))
-}
-
 fn named(resource: &Resource, subresource: Option<&str>) -> String {
     let resource = resource.group_resource();
     subresource.map_or_else(|| resource.to_string(), |subresource| format!("{resource}/{subresource}"))
@@ -684,35 +535,4 @@ fn named(resource: &Resource, subresource: Option<&str>) -> String {
 
 fn unreadable(action: &str, write: bool, error: &serde_json::Error) -> ApiError {
     ApiError::Unreadable { action: action.to_owned(), write, why: error.to_string() }
-}
-
-/// Reads a body to its end, but not beyond all measure.
-async fn collect(mut body: Body, action: &str, write: bool) -> Result<Bytes, ApiError> {
-    let mut whole = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|e| ApiError::Broken { action: action.to_owned(), write, source: e.into() })?;
-        if let Ok(data) = frame.into_data() {
-            if whole.len() + data.len() > MAX_ANSWER {
-                return Err(ApiError::TooLarge { action: action.to_owned(), limit: MAX_ANSWER });
-            }
-            whole.extend_from_slice(&data);
-        }
-    }
-    Ok(whole.freeze())
-}
-
-/// Whether anything was sent decides what a failed exchange means.
-fn transport_error(action: &str, write: bool, error: kube::Error) -> ApiError {
-    let action = action.to_owned();
-    let source: BoxError = match error {
-        kube::Error::Service(source) => source,
-        other => other.into(),
-    };
-    let refused = matches!(source.downcast_ref::<Stopped>(), Some(Stopped::Refused));
-    let connecting = source.downcast_ref::<hyper_util::client::legacy::Error>().is_some_and(|e| e.is_connect());
-    if refused || connecting {
-        ApiError::Unreachable { action, source }
-    } else {
-        ApiError::Broken { action, write, source }
-    }
 }

@@ -5,8 +5,7 @@
 //! period. The first signal drains, the second aborts. A lost lease ends everything at once: somebody else leads by now.
 //!
 //! ```no_run
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! # let controller: concert_runtime::Controller = unimplemented!();
+//! # async fn example(controller: concert_runtime::Controller) -> Result<(), Box<dyn std::error::Error>> {
 //! let manager = concert_runtime::Manager::connect("greeter").await?;
 //! manager.add_controller(controller)?;
 //! manager.run(concert_runtime::Stop::on_signals()).await?;
