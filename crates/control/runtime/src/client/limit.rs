@@ -23,7 +23,7 @@ impl Limit {
         let mut bucket = self.bucket.lock().unwrap_or_else(PoisonError::into_inner);
         let mut after = *bucket;
         let wait = after.take(now);
-        if wait > at_most {
+        if wait >= at_most {
             return None;
         }
         *bucket = after;

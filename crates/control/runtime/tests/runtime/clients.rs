@@ -94,3 +94,19 @@ async fn a_dead_life_changes_nothing() {
     let next = server.client(&world.reincarnated());
     assert!(next.get(&maps(), &key("a")).await.unwrap().is_none());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_is_kept_and_what_would_come_too_late_is_refused() {
+    let client =
+        Server::new().await.client(&World::simulated(1)).with_limit(2.0, 2).with_deadline(Duration::from_secs(3));
+    let began = tokio::time::Instant::now();
+    for _ in 0..6 {
+        assert!(client.get(&maps(), &key("none")).await.unwrap().is_none());
+    }
+    assert_eq!(began.elapsed(), Duration::from_secs(2), "two at once, then two a second");
+    let asked = (0..20).map(|_| async { client.get(&maps(), &key("none")).await.is_ok() });
+    let answered = futures::future::join_all(asked).await.into_iter().filter(|ok| *ok).count();
+    assert_eq!(answered, 5, "those whose turn comes before the deadline, which leaves no time to the sixth");
+    assert_eq!(began.elapsed(), Duration::from_millis(4500), "and who was refused owes nothing");
+    assert!(client.get(&maps(), &key("none")).await.is_ok());
+}

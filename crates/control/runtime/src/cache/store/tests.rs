@@ -50,6 +50,16 @@ fn what_did_not_change_is_not_even_read() {
 }
 
 #[test]
+fn who_says_its_name_twice_is_not_kept() {
+    let twice = br#"{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"1","name":"b"}}"#;
+    let bytes = Bytes::from_static(twice);
+    let arrived = Arrived { glance: Glance::at(&bytes).unwrap(), bytes };
+    let mut store = Store::default();
+    assert!(store.apply("", Event::Applied(arrived)).is_err());
+    assert_eq!(store.len(), 0);
+}
+
+#[test]
 fn a_list_that_breaks_off_deletes_nothing() {
     let mut store = Store::default();
     for event in
