@@ -37,7 +37,7 @@ pub struct DatabaseStatus {
     pub message: String,
     /// How many databases there are in its namespace.
     #[serde(default)]
-    pub neighbours: usize,
+    pub neighbours: i32,
 }
 
 /// How far a database is.

@@ -1,5 +1,7 @@
 //! `database-operator`: makes databases until it is told to stop.
 
+use std::io::IsTerminal;
+
 use clap::{Parser, Subcommand};
 use concert_example_database::{Operator, definition};
 use concert_runtime::{Client, LeaseSettings, Manager, ManagerSettings, Source, Stop};
@@ -38,7 +40,7 @@ async fn main() -> anyhow::Result<()> {
         println!("{:#}", definition());
         return Ok(());
     }
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal()).init();
 
     // 1. The manager: cache, client, leader election, metrics and probes.
     let source = Source { kubeconfig: arguments.kubeconfig, context: None };

@@ -163,9 +163,9 @@ impl Operator {
     }
 
     /// How many databases there are in a namespace: listed and filtered.
-    async fn neighbours(&self, namespace: &str) -> Result<usize, ApiError> {
+    async fn neighbours(&self, namespace: &str) -> Result<i32, ApiError> {
         let ours = Selection { namespace: namespace.to_owned(), labels: format!("app={APP}"), ..Selection::default() };
-        Ok(self.sets.list(&ours).await?.len())
+        Ok(i32::try_from(self.sets.list(&ours).await?.len()).unwrap_or(i32::MAX))
     }
 }
 
