@@ -25,6 +25,8 @@ pub enum ParseError {
     Malformed(usize),
     /// A part everybody needs is missing or not a string: its path.
     Missing(&'static str),
+    /// A part everybody needs is said twice, the second time at this byte: readers would take one or the other.
+    Twice(usize),
     /// Larger than 4 GiB.
     TooLarge,
 }
@@ -34,6 +36,7 @@ impl fmt::Display for ParseError {
         match self {
             Self::Malformed(at) => write!(f, "cannot read the object: malformed JSON at byte {at}"),
             Self::Missing(path) => write!(f, "cannot read the object: {path} is missing or not a string"),
+            Self::Twice(at) => write!(f, "cannot read the object: a member is said a second time at byte {at}"),
             Self::TooLarge => f.write_str("cannot read the object: larger than 4 GiB"),
         }
     }
@@ -63,6 +66,12 @@ impl Span {
 
     fn is_empty(self) -> bool {
         self.start == self.end
+    }
+
+    /// Points at a part; where, if it pointed at one already.
+    fn is_set_again(&mut self, range: &Range<usize>) -> Option<usize> {
+        let before = std::mem::replace(self, Self::of(range));
+        (!before.is_empty()).then_some(range.start)
     }
 }
 
@@ -98,29 +107,33 @@ impl Object {
     /// Scans one object. Its kind may be missing (items of a list of a built-in kind have none).
     ///
     /// # Errors
-    /// The bytes are not JSON, or have no `metadata.name`.
+    /// The bytes are not JSON, have no `metadata.name`, or say a part twice that has a span.
     pub fn parse(bytes: Bytes) -> Result<Self, ParseError> {
         if u32::try_from(bytes.len()).is_err() {
             return Err(ParseError::TooLarge);
         }
         let mut spans = Spans::default();
+        let mut twice = None;
         let mut scanner = Scanner::new(&bytes, 0);
         scanner.members(|key, value| {
-            let span = Span::of(&value);
-            match key {
-                b"apiVersion" => spans.api_version = span,
-                b"kind" => spans.kind = span,
-                b"metadata" => {
-                    spans.metadata = span;
-                    scan_metadata(&bytes, value.start, &mut spans)?;
-                }
-                b"spec" => spans.spec = span,
-                b"status" => spans.status = span,
-                _ => {}
+            let slot = match &*said(key) {
+                b"apiVersion" => &mut spans.api_version,
+                b"kind" => &mut spans.kind,
+                b"metadata" => &mut spans.metadata,
+                b"spec" => &mut spans.spec,
+                b"status" => &mut spans.status,
+                _ => return Ok(()),
+            };
+            twice = twice.or(slot.is_set_again(&value));
+            if spans.metadata == Span::of(&value) {
+                twice = twice.or(scan_metadata(&bytes, value.start, &mut spans)?);
             }
             Ok(())
         })?;
         scanner.end()?;
+        if let Some(at) = twice {
+            return Err(ParseError::Twice(at));
+        }
         let object = Self { bytes, spans };
         if object.text(spans.name).is_none_or(|name| name.is_empty()) {
             return Err(ParseError::Missing("metadata.name"));
@@ -255,7 +268,7 @@ impl Object {
         for step in path {
             let mut found = None;
             let visit = |key: &[u8], value: Range<usize>| {
-                if key == step.as_bytes() {
+                if *said(key) == *step.as_bytes() {
                     found = Some(value);
                 }
                 Ok(())
@@ -317,9 +330,20 @@ impl fmt::Debug for Object {
     }
 }
 
-fn scan_metadata(bytes: &[u8], at: usize, spans: &mut Spans) -> Result<(), Malformed> {
+/// The name of a member as it is meant: `na\u006de` is `name`.
+fn said(key: &[u8]) -> Cow<'_, [u8]> {
+    if !key.contains(&b'\\') {
+        return Cow::Borrowed(key);
+    }
+    let quoted = [b"\"", key, b"\""].concat();
+    serde_json::from_slice(&quoted).map_or(Cow::Borrowed(key), |name: String| Cow::Owned(name.into_bytes()))
+}
+
+/// Finds the parts of `metadata`; where a part is said a second time, if one is.
+fn scan_metadata(bytes: &[u8], at: usize, spans: &mut Spans) -> Result<Option<usize>, Malformed> {
+    let mut twice = None;
     Scanner::new(bytes, at).members(|key, value| {
-        let slot = match key {
+        let slot = match &*said(key) {
             b"name" => &mut spans.name,
             b"namespace" => &mut spans.namespace,
             b"uid" => &mut spans.uid,
@@ -333,9 +357,10 @@ fn scan_metadata(bytes: &[u8], at: usize, spans: &mut Spans) -> Result<(), Malfo
             b"managedFields" => &mut spans.managed_fields,
             _ => return Ok(()),
         };
-        *slot = Span::of(&value);
+        twice = twice.or(slot.is_set_again(&value));
         Ok(())
-    })
+    })?;
+    Ok(twice)
 }
 
 #[cfg(test)]

@@ -80,11 +80,6 @@ impl Keep {
         } else {
             Object::lean(&arrived.bytes, &self.gvk)?
         };
-        // Who says its name twice is known by one of them to us, and by the other to who reads it.
-        let key = &arrived.glance.key;
-        if object.name() != *key.name || object.namespace() != *key.namespace {
-            return Err(ParseError::Missing("metadata that says one name, once,"));
-        }
         match &self.transform {
             Some(transform) => {
                 // It costs the object its place, not the watch its life.

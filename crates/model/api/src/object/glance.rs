@@ -2,11 +2,12 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::{ParseError, plain_text};
+use super::{ParseError, plain_text, said};
 use crate::ObjectKey;
 use crate::scan::{Malformed, Scanner};
 
-/// What is needed to know whether an object is known already; found without looking at the rest.
+/// What is needed to know whether an object is known already; found without looking at the rest. An
+/// [`Object`](super::Object) of the same bytes says the same, if there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glance {
     /// Namespace and name.
@@ -25,7 +26,7 @@ impl Glance {
     pub fn at(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut found: [Option<Range<usize>>; 4] = [const { None }; 4];
         Scanner::new(bytes, 0).each_member(|scanner, key| {
-            if key == b"metadata" {
+            if *said(key) == *b"metadata" {
                 let at = scanner.position()?;
                 glance_at_metadata(bytes, at, &mut found)?;
                 return Ok(ControlFlow::Break(()));
@@ -50,7 +51,7 @@ impl Glance {
 fn glance_at_metadata(bytes: &[u8], at: usize, found: &mut [Option<Range<usize>>; 4]) -> Result<(), Malformed> {
     Scanner::new(bytes, at).each_member(|scanner, key| {
         let value = scanner.value()?;
-        let slot = match key {
+        let slot = match &*said(key) {
             b"name" => 0,
             b"namespace" => 1,
             b"uid" => 2,
@@ -75,6 +76,29 @@ mod tests {
         assert_eq!(Glance::at(br#"{"metadata":{"uid":"u"}}"#), Err(ParseError::Missing("metadata.name")));
     }
 
+    /// A name of a member, perhaps with a character escaped.
+    fn member(names: &'static [&'static str]) -> impl Strategy<Value = String> {
+        (prop::sample::select([names, &["other"]].concat()), prop::option::of(any::<prop::sample::Index>())).prop_map(
+            |(name, escape)| {
+                let Some(at) = escape.map(|at| at.index(name.len())) else { return name.to_owned() };
+                format!("{}\\u{:04x}{}", &name[..at], name.as_bytes()[at], &name[at + 1..])
+            },
+        )
+    }
+
+    #[test]
+    fn a_name_that_is_said_twice_is_none() {
+        for bytes in [
+            r#"{"metadata":{"name":"a","na\u006de":"b"}}"#,
+            r#"{"metadata":{"name":"a"},"metadata":{"name":"a"}}"#,
+            r#"{"metadata":{"name":"a","uid":"1","namespace":"n","resourceVersion":"1","uid":"2"}}"#,
+        ] {
+            assert!(matches!(crate::Object::parse(bytes.into()), Err(ParseError::Twice(_))), "{bytes}");
+        }
+        let escaped = Glance::at(br#"{"m\u0065tadata":{"na\u006de":"a"}}"#).unwrap();
+        assert_eq!(&*escaped.key.name, "a");
+    }
+
     proptest! {
         #[test]
         fn it_agrees_with_the_whole_object(name in "[a-z\"\\\\é]{1,5}", namespace in "[a-z]{0,3}", uid in "[a-z]{0,3}", rest in any::<bool>()) {
@@ -88,6 +112,32 @@ mod tests {
             prop_assert_eq!(glance.key, whole.key());
             prop_assert_eq!(glance.uid, whole.uid());
             prop_assert_eq!(glance.resource_version, whole.resource_version());
+        }
+
+        /// Names of members may be escaped, and said twice: whoever reads both takes them for the same, or has no object.
+        #[test]
+        fn it_agrees_with_the_whole_object_however_members_are_written(
+            root in prop::collection::vec(member(&["kind", "metadata", "spec"]), 0..4),
+            metadata in prop::collection::vec(
+                (member(&["name", "namespace", "uid", "resourceVersion", "labels"]), "[a-c0-9]{1,2}"), 0..7),
+        ) {
+            let inner: Vec<String> = metadata.iter().map(|(name, text)| format!("\"{name}\":\"{text}\"")).collect();
+            let inner = format!("{{{}}}", inner.join(","));
+            let value = |name: &str| if said(name.as_bytes()).as_ref() == b"metadata" { inner.as_str() } else { "{}" };
+            let outer: Vec<String> = root.iter().map(|name| format!("\"{name}\":{}", value(name))).collect();
+            let bytes = format!("{{{}}}", outer.join(","));
+            let (glance, whole) = (Glance::at(bytes.as_bytes()), crate::Object::parse(bytes.clone().into()));
+            let tree: serde_json::Value = serde_json::from_str(&bytes).unwrap();
+            if let Ok(whole) = whole {
+                let glance = glance.unwrap();
+                prop_assert_eq!(&glance.key, &whole.key());
+                prop_assert_eq!(&glance.uid, &whole.uid());
+                prop_assert_eq!(&glance.resource_version, &whole.resource_version());
+                prop_assert_eq!(crate::meta::text(&tree, "name"), whole.name(), "as whoever decodes it reads it");
+                prop_assert_eq!(crate::meta::text(&tree, "uid"), whole.uid());
+                let field = whole.field(&["metadata", "name"]).unwrap();
+                prop_assert_eq!(serde_json::from_slice::<String>(field).unwrap(), whole.name());
+            }
         }
 
         #[test]
