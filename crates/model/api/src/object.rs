@@ -6,7 +6,7 @@ mod lean;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -115,20 +115,23 @@ impl Object {
         let mut spans = Spans::default();
         let mut twice = None;
         let mut scanner = Scanner::new(&bytes, 0);
-        scanner.members(|key, value| {
-            let slot = match &*said(key) {
+        scanner.each_member(|scanner, key| {
+            let (key, start) = (said(key), scanner.position()?);
+            if *key == *b"metadata" {
+                twice = twice.or(scan_metadata(scanner, &mut spans)?);
+            } else {
+                scanner.value()?;
+            }
+            let slot = match &*key {
                 b"apiVersion" => &mut spans.api_version,
                 b"kind" => &mut spans.kind,
                 b"metadata" => &mut spans.metadata,
                 b"spec" => &mut spans.spec,
                 b"status" => &mut spans.status,
-                _ => return Ok(()),
+                _ => return Ok(ControlFlow::Continue(())),
             };
-            twice = twice.or(slot.is_set_again(&value));
-            if spans.metadata == Span::of(&value) {
-                twice = twice.or(scan_metadata(&bytes, value.start, &mut spans)?);
-            }
-            Ok(())
+            twice = twice.or(slot.is_set_again(&(start..scanner.at())));
+            Ok(ControlFlow::Continue(()))
         })?;
         scanner.end()?;
         if let Some(at) = twice {
@@ -340,9 +343,9 @@ fn said(key: &[u8]) -> Cow<'_, [u8]> {
 }
 
 /// Finds the parts of `metadata`; where a part is said a second time, if one is.
-fn scan_metadata(bytes: &[u8], at: usize, spans: &mut Spans) -> Result<Option<usize>, Malformed> {
+fn scan_metadata(scanner: &mut Scanner<'_>, spans: &mut Spans) -> Result<Option<usize>, Malformed> {
     let mut twice = None;
-    Scanner::new(bytes, at).members(|key, value| {
+    scanner.members(|key, value| {
         let slot = match &*said(key) {
             b"name" => &mut spans.name,
             b"namespace" => &mut spans.namespace,
