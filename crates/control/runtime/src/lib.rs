@@ -91,8 +91,8 @@ pub mod watch;
 mod worker;
 
 pub use cache::{
-    Cache, CacheReport, CacheState, Change, Find, Index, Informers, KindSettings, Narrowing, Origin, Transform,
-    Undecodable, Verb, View,
+    Cache, CacheReport, CacheState, Change, Find, Index, Informers, KindSettings, Lazy, Narrowing, Origin, Pages,
+    Selectors, Transform, Undecodable, Verb, View,
 };
 pub use client::{ApiError, Client, ConnectError, Listing, Preconditions, Selection, Source};
 pub use cluster::{Cluster, ClusterError, Clusters, Mapper};
@@ -106,7 +106,7 @@ pub use metrics::Metrics;
 pub use objects::{Done, Objects, OwnError, Owner, Ownership, Patch, PatchError, set_owner};
 pub use reconciler::{Key, ReconcileError, Reconciler, Request, reconcile_fn, reconcile_keys_fn};
 pub use resource::Resource;
-pub use scope::{Form, Scope};
+pub use scope::{Form, Namespaces, Part, Place, Scope};
 pub use serve::{Endpoint, Probes, ServeError};
 pub use shards::{ShardSettings, Shards};
 pub use source::{Channel, EventSource, Sink, Watching};

@@ -20,6 +20,8 @@ fn everything_holds(server: &ControlPlane) {
         watches::a_cache_follows(&client, "cache").await;
         caches::objects_are_found(&client, "found").await;
         caches::metadata_alone(&client, "meta").await;
+        caches::selectors_are_joined(&client, "joined").await;
+        caches::namespaces_are_followed(&client, "followed").await;
         objects::a_typed_life(&client, "typed").await;
         objects::applies_own_fields(&client, "own").await;
         objects::creates_or_updates(&client, "be").await;
