@@ -94,7 +94,7 @@ pub use cache::{
     Cache, CacheReport, CacheState, Change, Find, Index, Informers, KindSettings, Lazy, Narrowing, Origin, Pages,
     Selectors, Transform, Undecodable, Verb, View,
 };
-pub use client::{ApiError, Client, ConnectError, Listing, Preconditions, Selection, Source};
+pub use client::{ApiError, Client, ConnectError, FieldValidation, Listing, Preconditions, Selection, Source};
 pub use cluster::{Cluster, ClusterError, Clusters, Mapper};
 pub use concert_queue::{Backoff, Outcome, RateLimiter, limiter, priority};
 pub use controller::{BuildError, Controller, ControllerDefaults, ControllerError, Handle, Panics};
