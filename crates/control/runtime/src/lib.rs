@@ -96,6 +96,7 @@ pub use cache::{
 };
 pub use client::{ApiError, Client, ConnectError, FieldValidation, Listing, Preconditions, Selection, Source};
 pub use cluster::{Cluster, ClusterError, Clusters, Mapper};
+pub use concert_derive::Apply;
 pub use concert_queue::{Backoff, Outcome, RateLimiter, limiter, priority};
 pub use controller::{BuildError, Controller, ControllerDefaults, ControllerError, Handle, Panics};
 pub use engine::{ControllerState, Engine, EngineError};
@@ -103,7 +104,10 @@ pub use events::{EventKind, Recorder};
 pub use lease::{Lease, LeaseError, LeaseSettings, Standing};
 pub use manager::{Grace, HeldUp, Manager, ManagerError, ManagerSettings, OnLost, Phase, Runnable, Stop, repeatable};
 pub use metrics::Metrics;
-pub use objects::{Done, Objects, OwnError, Owner, Ownership, Patch, PatchError, set_owner};
+pub use objects::{
+    Apply, Conditioned, Done, Finalizers, Held, ObjectPages, Objects, OwnError, Owner, Ownership, Patch, PatchError,
+    set_owner,
+};
 pub use reconciler::{Key, ReconcileError, Reconciler, Request, reconcile_fn, reconcile_keys_fn};
 pub use resource::Resource;
 pub use scope::{Form, Namespaces, Part, Place, Scope};
@@ -114,6 +118,14 @@ pub use tasks::TaskGroup;
 pub use trigger::{Mapping, Predicate, Priorities, Trigger, WhenMissing};
 pub use watch::Trouble;
 pub use worker::TurnId;
+
+/// What `#[derive(Apply)]` writes stands on.
+#[doc(hidden)]
+pub mod __apply {
+    pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    pub use kube::Resource;
+    pub use serde::{self, Deserialize, Serialize};
+}
 
 /// An error with its sources, each said once.
 #[must_use]

@@ -391,6 +391,57 @@ async fn the_nearest_line_selects() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lazy_cache_is_opened_by_a_read_and_closed_when_idle() {
+    let client = Server::new().await.client(&World::simulated(1));
+    client.create(&maps(), &map("a", "1")).await.unwrap();
+    let informers = Informers::new(client.clone());
+    let objects = informers.objects_of(maps());
+    let (lazy, others) = (objects.lazily(Duration::from_secs(60)), objects.if_opened());
+    drop(objects);
+    assert!(informers.caches().is_empty());
+    let refused = others.get(&key("a")).await.unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "cannot read configmaps from the cache: nothing watches this kind; watch it from a controller, or read lazily() or live()"
+    );
+    assert!(lazy.get(&key("a")).await.unwrap().is_some());
+    assert_eq!(informers.caches().len(), 1);
+    assert!(others.get(&key("a")).await.unwrap().is_some(), "somebody has it open");
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    lazy.get(&key("a")).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    assert_eq!(informers.caches().len(), 1, "it was read 40 seconds ago");
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(informers.caches().is_empty(), "closed");
+    client.create(&maps(), &map("b", "1")).await.unwrap();
+    assert!(lazy.get(&key("b")).await.unwrap().is_some(), "opened again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_are_of_one_moment() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let informers = Informers::new(client.clone());
+    for n in 0..7 {
+        client.create(&maps(), &labelled("default", &format!("m{n}"), "web")).await.unwrap();
+    }
+    let here = concert_runtime::Selection { namespace: "default".into(), labels: "app=x".into(), ..Default::default() };
+    for objects in [informers.objects_of(maps()), client.objects_of(maps())] {
+        let mut pages = objects.pages(&here, 3);
+        let mut sizes = vec![pages.next().await.unwrap().unwrap().len()];
+        client.create(&maps(), &labelled("default", "late", "web")).await.unwrap();
+        while let Some(page) = pages.next().await.unwrap() {
+            sizes.push(page.len());
+        }
+        client.delete(&maps(), &key("late"), &Default::default()).await.unwrap();
+        assert_eq!((sizes.iter().sum::<usize>(), sizes.len()), (7, 3), "{sizes:?} of {objects:?}");
+    }
+    let cache = informers.cache(maps());
+    cache.synced().await;
+    assert_eq!(cache.find().in_namespace("default").limit(2).list().len(), 2);
+    assert_eq!(cache.find().in_namespace("default").pages(5).map(|page| page.len()).collect::<Vec<_>>().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_process_says_of_a_kind_holds_where_a_controller_says_nothing() {
     let client = Server::new().await.client(&World::simulated(1));
     client.create(&namespaces(), &namespace("a")).await.unwrap();

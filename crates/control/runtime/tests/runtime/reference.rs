@@ -6,7 +6,7 @@ use concert_e2e::{ControlPlane, on_reference_only};
 use concert_runtime::{Client, Source};
 use concert_world::World;
 
-use crate::{caches, clients, controllers, events, leases, managers, objects, shards, watches};
+use crate::{caches, clients, controllers, events, kinds, leases, managers, objects, shards, watches};
 
 fn everything_holds(server: &ControlPlane) {
     let source = Source { kubeconfig: Some(server.kubeconfig().to_owned()), context: None };
@@ -22,6 +22,8 @@ fn everything_holds(server: &ControlPlane) {
         caches::metadata_alone(&client, "meta").await;
         caches::selectors_are_joined(&client, "joined").await;
         caches::namespaces_are_followed(&client, "followed").await;
+        kinds::a_kind_of_ones_own(&client).await;
+        kinds::writes_differ_by_client(&client, "write").await;
         objects::a_typed_life(&client, "typed").await;
         objects::applies_own_fields(&client, "own").await;
         objects::creates_or_updates(&client, "be").await;
