@@ -68,7 +68,7 @@ impl<K: Ord + Clone> Freshness<K> {
                 continue;
             }
             listens = true;
-            if cache.scope().shows(&namespace) {
+            if cache.shows(&namespace) {
                 let floor = floors.entry(key.clone()).or_default().entry((*source, namespace.to_string())).or_default();
                 *floor = (*floor).max(revision);
             }

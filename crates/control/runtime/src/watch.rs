@@ -15,7 +15,7 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use tokio::time::Instant;
 
-use crate::client::{ApiError, Client, Selection};
+use crate::client::{ApiError, Client, PAGE, Selection};
 use crate::resource::Resource;
 use crate::scope::Form;
 use frame::{Frame, Lines};
@@ -210,7 +210,7 @@ impl Watch {
             return Some(Event::Complete(at));
         };
         let Subject { resource, selection, form } = &self.subject;
-        match self.client.list_page(resource, selection, *form, &token).await {
+        match self.client.list_page(resource, selection, *form, &token, PAGE).await {
             Ok(page) => {
                 *items = page.items.into_iter();
                 *next = Some(page.next).filter(|token| !token.is_empty());

@@ -199,6 +199,12 @@ impl Store {
         self.sweep(namespace, None)
     }
 
+    /// Nobody shows an object any more, and nobody saw it go.
+    pub(super) fn vanished(&mut self, key: &ObjectKey) -> Option<Change> {
+        let (key, old) = self.remove(key)?;
+        Some(Change { key, old: Some(old), new: None, origin: Origin::Relisted })
+    }
+
     /// An object whose version is known already stays as it is: no change, no copy, not even a look at it.
     fn put(&mut self, arrived: Arrived, origin: Origin, round: u32) -> Result<Option<Change>, ParseError> {
         let known = self.by_key.get(&arrived.glance.key).copied();
@@ -280,11 +286,7 @@ impl Store {
         let keys = self.by_key.range((from, Bound::Unbounded)).take_while(|(key, _)| within(key));
         let stale = |slot: Slot| self.entry(slot).is_none_or(|entry| Some(entry.round) != round);
         let gone: Vec<ObjectKey> = keys.filter(|(_, slot)| stale(**slot)).map(|(key, _)| key.clone()).collect();
-        let remove = |key: &ObjectKey| {
-            let (key, old) = self.remove(key)?;
-            Some(Change { key, old: Some(old), new: None, origin: Origin::Relisted })
-        };
-        gone.iter().filter_map(remove).collect()
+        gone.iter().filter_map(|key| self.vanished(key)).collect()
     }
 }
 

@@ -11,6 +11,7 @@ mod controllers;
 mod determinism;
 mod embedded;
 mod events;
+mod kinds;
 mod leases;
 mod managers;
 mod objects;
