@@ -11,8 +11,11 @@
 //! that can be seen ([`Cache::state`]), tried again, and never in the way of other kinds. Objects are kept as their JSON
 //! without `managedFields`; views decode late ([`Cache::typed`]) or never.
 
+mod complaints;
 mod index;
 mod informers;
+#[cfg(all(test, feature = "shuttle"))]
+mod interleavings;
 mod keep;
 mod report;
 mod store;
@@ -21,10 +24,10 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 
-use concert_api::{Object, ObjectKey, OwnerReference};
-use tokio::sync::watch;
+use bytes::Bytes;
+use concert_api::{Glance, Object, ObjectKey, OwnerReference};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -37,7 +40,9 @@ pub use view::{Undecodable, View};
 
 use crate::client::Client;
 use crate::scope::Scope;
+use crate::sync::{Mutex, RwLock, watch};
 use crate::watch::{Event, Subject, Trouble, Watch};
+use complaints::Complaints;
 use index::Postings;
 use informers::Spawner;
 use store::Store;
@@ -101,6 +106,7 @@ struct Shared {
     feeds: Mutex<BTreeMap<String, CancellationToken>>,
     spawner: Spawner,
     memo: Memo,
+    complaints: Complaints,
     /// What was written and has perhaps not been seen.
     expected: Mutex<BTreeMap<ObjectKey, u64>>,
     /// What was deleted and is perhaps still known, by uid.
@@ -288,9 +294,14 @@ impl Cache {
         }
     }
 
-    /// Whether an object that was deleted is still known as if it had not been.
-    fn shows_ghost(&self, key: &ObjectKey, uid: &str) -> bool {
-        self.get(key).is_some_and(|known| known.uid() == uid && !known.is_deleting())
+    /// Resolves when an object that was deleted is no longer known as if it had not been.
+    async fn shows_no_ghost(&self, key: &ObjectKey, uid: &str) {
+        let mut progress = self.shared().progress.subscribe();
+        while self.get(key).is_some_and(|known| known.uid() == uid && !known.is_deleting()) {
+            if progress.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// Resolves when it is complete and shows what is expected of some keys.
@@ -305,7 +316,7 @@ impl Cache {
             gone.iter().filter(|(key, _)| concerns(key)).map(|(key, uid)| (key.clone(), uid.clone())).collect()
         };
         for (key, uid) in gone {
-            self.until(|_| !self.shows_ghost(&key, &uid)).await;
+            self.shows_no_ghost(&key, &uid).await;
             self.shared().expected_gone.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
         }
         for (key, revision) in wanted {
@@ -408,7 +419,7 @@ impl Shared {
                 tracing::warn!(scope = %self.scope, trouble = %trouble, "watch is in trouble");
                 return note(&|state| state.trouble = Some(trouble.clone()));
             }
-            Event::Skipped(why) => return self.skip(namespace, stop, why),
+            Event::Skipped { why, bytes } => return self.skip(namespace, stop, bytes, why),
             Event::Complete(at) | Event::Progress(at) => at.parse().ok(),
             Event::Applied(arrived) | Event::Deleted(arrived) => arrived.glance.resource_version.parse().ok(),
             Event::Reset => {
@@ -418,8 +429,10 @@ impl Shared {
             Event::Listed(_) => None,
         };
         let complete = matches!(event, Event::Complete(_));
+        // Also where versions are no numbers: whoever waits looks again.
+        let moves = !matches!(event, Event::Reset | Event::Listed(_));
         self.hand_out(namespace, event, stop);
-        if seen.is_some() || complete {
+        if moves {
             note(&|state| {
                 state.synced |= complete;
                 state.listing &= !complete;
@@ -431,8 +444,11 @@ impl Shared {
         }
     }
 
-    fn skip(&self, namespace: &str, stop: &CancellationToken, why: &str) {
-        tracing::warn!(scope = %self.scope, why, "object skipped: it cannot be read");
+    fn skip(&self, namespace: &str, stop: &CancellationToken, bytes: &[u8], why: &str) {
+        if self.complaints.is_new(bytes) {
+            let key = Glance::at(bytes).map_or_else(|_| "unknown".to_owned(), |glance| glance.key.to_string());
+            tracing::warn!(scope = %self.scope, key, why, "object skipped: it cannot be read");
+        }
         self.note(namespace, stop, &|state| state.skipped += 1);
     }
 
@@ -443,12 +459,16 @@ impl Shared {
             return;
         }
         let began = Instant::now();
+        let bytes = match &event {
+            Event::Listed(arrived) | Event::Applied(arrived) => arrived.bytes.clone(),
+            _ => Bytes::new(),
+        };
         let applied = self.store.write().unwrap_or_else(PoisonError::into_inner).apply(namespace, event);
         let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.decoding.fetch_add(took, Ordering::Relaxed);
         match applied {
             Ok(changes) => handlers.tell(&changes),
-            Err(why) => self.skip(namespace, stop, &why.to_string()),
+            Err(why) => self.skip(namespace, stop, &bytes, &why.to_string()),
         }
     }
 

@@ -2,18 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use concert_api::GroupResource;
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::complaints::Complaints;
 use super::keep::{Keep, Transform};
 use super::store::Store;
 use super::view::Memo;
 use super::{Alive, Cache, CacheState, Shared};
 use crate::client::Client;
 use crate::scope::{Form, Scope};
+use crate::sync::{Mutex, RwLock, watch};
 use crate::tasks::TaskGroup;
 
 /// What is watched of a kind where nobody says so, and what is kept of it.
@@ -148,6 +149,7 @@ impl Informers {
             feeds: Mutex::default(),
             spawner: Spawner(Arc::downgrade(&self.0)),
             memo: Memo::default(),
+            complaints: Complaints::default(),
             expected: Mutex::default(),
             expected_gone: Mutex::default(),
             decoding: AtomicU64::default(),
