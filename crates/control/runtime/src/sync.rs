@@ -46,7 +46,7 @@ pub(crate) fn check(test: impl Fn() + Send + Sync + 'static) {
     const SCHEDULES: usize = 2000;
     /// More than any schedule that makes progress needs: one that does not is a failure, and soon.
     const STEPS: usize = 20_000;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let _within = runtime.enter();
     let mut config = shuttle::Config::new();
     config.max_steps = shuttle::MaxSteps::FailAfter(STEPS);
