@@ -12,9 +12,12 @@
 //! without `managedFields`; views decode late ([`Cache::typed`]) or never. Who does not want to hold a kind open reads it
 //! [lazily](Lazy).
 
+mod complaints;
 mod feed;
 mod index;
 mod informers;
+#[cfg(all(test, feature = "shuttle"))]
+mod interleavings;
 mod keep;
 mod lazy;
 mod page;
@@ -26,10 +29,9 @@ mod view;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 
 use concert_api::{Object, ObjectKey, OwnerReference};
-use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 pub use index::{Find, Index};
@@ -43,6 +45,8 @@ pub use store::{Change, Origin, Verb};
 pub use view::{Undecodable, View};
 
 use crate::scope::Scope;
+use crate::sync::{Mutex, RwLock, watch};
+use complaints::Complaints;
 use feed::Feeding;
 use index::Postings;
 use informers::Spawner;
@@ -68,6 +72,7 @@ struct Shared {
     union: Option<Mutex<Union>>,
     spawner: Spawner,
     memo: Memo,
+    complaints: Complaints,
     /// What was written and has perhaps not been seen.
     expected: Mutex<BTreeMap<ObjectKey, u64>>,
     /// What was deleted and is perhaps still known, by uid.
@@ -260,9 +265,14 @@ impl Cache {
         }
     }
 
-    /// Whether an object that was deleted is still known as if it had not been.
-    fn shows_ghost(&self, key: &ObjectKey, uid: &str) -> bool {
-        self.get(key).is_some_and(|known| known.uid() == uid && !known.is_deleting())
+    /// Resolves when an object that was deleted is no longer known as if it had not been.
+    async fn shows_no_ghost(&self, key: &ObjectKey, uid: &str) {
+        let mut progress = self.shared().progress.subscribe();
+        while self.get(key).is_some_and(|known| known.uid() == uid && !known.is_deleting()) {
+            if progress.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// Resolves when it is complete and shows what is expected of some keys.
@@ -277,7 +287,7 @@ impl Cache {
             gone.iter().filter(|(key, _)| concerns(key)).map(|(key, uid)| (key.clone(), uid.clone())).collect()
         };
         for (key, uid) in gone {
-            self.until(|_| !self.shows_ghost(&key, &uid)).await;
+            self.shows_no_ghost(&key, &uid).await;
             self.shared().expected_gone.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
         }
         for (key, revision) in wanted {

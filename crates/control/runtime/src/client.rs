@@ -96,7 +96,8 @@ pub struct Preconditions {
 struct Page<'a> {
     #[serde(default)]
     metadata: PageMeta,
-    #[serde(borrow, default)]
+    /// May be null, but is always there: what has no items is no list, and must not be taken for an empty one.
+    #[serde(borrow, deserialize_with = "Deserialize::deserialize")]
     items: Option<Vec<&'a RawValue>>,
 }
 

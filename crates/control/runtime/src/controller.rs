@@ -19,7 +19,7 @@ use crate::metrics::{Metrics, Snapshot};
 use crate::reconciler::{AnyReconciler, Key, Reconciler};
 use crate::resource::Resource;
 use crate::scope::Scope;
-use crate::source::{Sink, Sources, Watching};
+use crate::source::{Backlog, Sink, Sources, Watching};
 use crate::trigger::{Mapping, Predicate, Priorities, Role, Trigger, WhenMissing};
 use crate::worker::{Failing, Workers};
 
@@ -210,9 +210,12 @@ impl<K: Key> Controller<K> {
             trigger.resync = trigger.resync.or(defaults.resync);
             sources.add(trigger);
         }
-        let observed = Arc::new((Arc::clone(&intake), Arc::clone(&sources), counted.clone()));
-        metrics
-            .observe(&format!("controller {name}"), move |_| observed.2.observe(&snapshot(&observed.0, &observed.1)));
+        let observed = (Arc::clone(&intake), Arc::clone(&sources), counted.clone(), Arc::clone(&name));
+        metrics.observe(&format!("controller {name}"), move |metrics| {
+            let (intake, sources, counted, name) = &observed;
+            counted.observe(&snapshot(intake, sources));
+            metrics.mailboxes(name, &sources.backlogs());
+        });
         let live = Arc::new(Live { intake: Arc::clone(&intake), sources, sink, count: watch::Sender::new(workers) });
         let workers = Workers {
             name,
@@ -287,6 +290,8 @@ pub(crate) trait AnyLive: Any + Send + Sync {
     /// How many keys are ready, and how many wait.
     fn depth(&self) -> (usize, usize);
     fn oldest(&self) -> Option<Duration>;
+    /// What the mappings that may take their time have not done yet.
+    fn backlogs(&self) -> Vec<(String, Backlog)>;
     /// Has all that is known start turns of these keys.
     fn replay(&self, keys: &KeyFilter);
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
@@ -319,6 +324,10 @@ impl<K: Key> AnyLive for Live<K> {
 
     fn oldest(&self) -> Option<Duration> {
         self.intake.look(|desk, now| desk.queue().oldest(now))
+    }
+
+    fn backlogs(&self) -> Vec<(String, Backlog)> {
+        self.sources.backlogs()
     }
 
     fn replay(&self, keys: &KeyFilter) {

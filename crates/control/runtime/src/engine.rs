@@ -14,6 +14,7 @@ use crate::controller::{AnyLive, Controller, ControllerDefaults, ControllerError
 use crate::metrics::Metrics;
 use crate::reconciler::Key;
 use crate::scope::Scope;
+use crate::source::Backlog;
 use crate::tasks::TaskGroup;
 use crate::worker::panic_text;
 
@@ -50,6 +51,8 @@ pub struct ControllerState {
     pub oldest: Option<Duration>,
     /// The keys being reconciled, and for how long.
     pub in_flight: Vec<(String, Duration)>,
+    /// What waits for mappings that may take their time, by the name of their source.
+    pub backlogs: Vec<(String, Backlog)>,
     /// Why it ended by itself, if it did.
     pub failure: Option<ControllerError>,
 }
@@ -232,6 +235,7 @@ impl Engine {
         // Another one of that name may have come while two waited for the end of this.
         if state.controllers.get(name).is_some_and(|running| running.ended.is_cancelled()) {
             self.metrics.forget(&format!("controller {name}"));
+            self.metrics.mailboxes(name, &[]);
             state.controllers.remove(name);
         }
         true
@@ -248,7 +252,7 @@ impl Engine {
         let look = |(name, live, failure): (String, Arc<dyn AnyLive>, Option<ControllerError>)| {
             let ((ready, waiting), oldest) = (live.depth(), live.oldest());
             let (sources, source_names, waits_for) = (live.sources(), live.source_names(), live.awaited());
-            let (workers, in_flight) = (live.workers(), live.in_flight());
+            let (workers, in_flight, backlogs) = (live.workers(), live.in_flight(), live.backlogs());
             ControllerState {
                 name,
                 sources,
@@ -259,6 +263,7 @@ impl Engine {
                 waiting,
                 oldest,
                 in_flight,
+                backlogs,
                 failure,
             }
         };

@@ -4,6 +4,7 @@
 //! value that can be foreseen begins at zero.
 
 mod house;
+mod mailboxes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,6 +20,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
 use house::HouseFamilies;
+use mailboxes::MailboxFamilies;
 
 /// controller-runtime's buckets of reconcile times, in seconds.
 const RECONCILE_BUCKETS: [f64; 40] = [
@@ -121,6 +123,7 @@ struct Inner {
     observers: Mutex<BTreeMap<String, Observer>>,
     families: Families,
     house: HouseFamilies,
+    mailboxes: MailboxFamilies,
 }
 
 /// The metrics of a process. Cheap to clone.
@@ -169,7 +172,10 @@ impl Metrics {
         };
         let (mut registry, house) = (registered(&families), HouseFamilies::default());
         house.register(&mut registry);
-        Self(Arc::new(Inner { registry: Mutex::new(registry), observers: Mutex::default(), families, house }))
+        let mailboxes = MailboxFamilies::default();
+        mailboxes.register(&mut registry);
+        let (registry, observers) = (Mutex::new(registry), Mutex::default());
+        Self(Arc::new(Inner { registry, observers, families, house, mailboxes }))
     }
 
     /// Adds a metric of one's own. Counters get `_total` appended to their names.

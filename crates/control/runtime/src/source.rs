@@ -11,6 +11,8 @@
 //! mailbox stands between them, with at most one change per object in it.
 
 mod channel;
+#[cfg(all(test, feature = "shuttle"))]
+mod interleavings;
 mod sync;
 
 use std::collections::BTreeMap;
@@ -26,8 +28,8 @@ use concert_queue::{Call, Intake};
 use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 
-pub use channel::Channel;
 pub(crate) use channel::Mailbox;
+pub use channel::{Backlog, Channel};
 
 use crate::cache::{Cache, CacheState, Change, Informers, Origin, Subscription};
 use crate::controller::ControllerError;
@@ -39,9 +41,12 @@ use crate::scope::Scope;
 use crate::tasks::TaskGroup;
 use crate::trigger::{Fire, Listening, Role, Trigger, WhenMissing};
 use crate::worker::Failing;
+use channel::Letter;
 
 /// A resync is spread over its period in at most so many steps.
 const RESYNC_STEPS: usize = 256;
+/// A mapping that has not done with a change so long after it came is behind.
+const BEHIND: Duration = Duration::from_secs(30);
 /// By which share the period of a resync varies, so that processes that started together drift apart.
 const RESYNC_JITTER: f64 = 0.1;
 
@@ -142,6 +147,8 @@ struct Active<K: Key> {
     cache: Option<Cache>,
     fire: Arc<Fire<K>>,
     subscription: Option<Subscription>,
+    /// What its mapping has not done yet, where that may take its time.
+    mailbox: Option<Arc<Mailbox>>,
     tasks: TaskGroup,
 }
 
@@ -177,26 +184,31 @@ impl<K: Key> Sources<K> {
         let (origin, fire) = trigger.split();
         let (name, fire) = (fire.name.clone(), Arc::new(fire));
         let mut tasks = TaskGroup::new(CancellationToken::new());
-        let (mut cache, mut subscription) = (None, None);
+        let (mut cache, mut subscription, mut letters) = (None, None, None);
         let replayed = Arc::clone(&fire);
         match origin {
             Listening::Kind(scope) => {
                 let opened = informers.cache(scope);
                 // Before anything is told: the first turn may write already.
                 self.freshness.join(number, opened.clone(), informers.client().clone(), own);
-                subscription = Some(self.subscribe(&opened, &fire, &mut tasks));
+                letters = fire.is_slow().then(Arc::<Mailbox>::default);
+                subscription = Some(self.subscribe(&opened, &fire, letters.as_ref(), &mut tasks));
                 if let Some(period) = resync {
                     tasks.spawn("resync", self.resync(opened.clone(), Arc::clone(&fire), period));
                 }
                 cache = Some(opened);
             }
-            Listening::Channel(mailbox) => drop(tasks.spawn("channel", read(mailbox, fire, self.sink.clone()))),
+            Listening::Channel(mailbox) => {
+                letters = Some(Arc::clone(&mailbox));
+                let controller = Arc::clone(&self.controller);
+                drop(tasks.spawn("channel", read(controller, mailbox, fire, self.sink.clone())));
+            }
             Listening::Custom(_, run) => {
                 let sink = self.sink.with_priority(fire.priorities.event);
                 drop(tasks.spawn("source", self.watch_over(name.clone(), run, sink)));
             }
         }
-        let added = Active { name, missing, cache, fire: replayed, subscription, tasks };
+        let added = Active { name, missing, cache, fire: replayed, subscription, mailbox: letters, tasks };
         let mut active = self.active();
         match &mut *active {
             Some(active) => drop(active.insert(number, added)),
@@ -210,17 +222,23 @@ impl<K: Key> Sources<K> {
         number
     }
 
-    fn subscribe(&self, cache: &Cache, fire: &Arc<Fire<K>>, tasks: &mut TaskGroup) -> Subscription {
+    fn subscribe(
+        &self,
+        cache: &Cache,
+        fire: &Arc<Fire<K>>,
+        mailbox: Option<&Arc<Mailbox>>,
+        tasks: &mut TaskGroup,
+    ) -> Subscription {
         let (sink, quick) = (self.sink.clone(), Arc::clone(fire));
-        if !fire.is_slow() {
+        let Some(mailbox) = mailbox.cloned() else {
             return cache.subscribe(move |change| {
                 if quick.matters(change) {
                     sink.put(quick.quick(change), quick.call(change));
                 }
             });
-        }
-        let mailbox = Arc::new(Mailbox::default());
-        tasks.spawn("slow mapping", read(Arc::clone(&mailbox), Arc::clone(fire), sink));
+        };
+        let controller = Arc::clone(&self.controller);
+        tasks.spawn("slow mapping", read(controller, Arc::clone(&mailbox), Arc::clone(fire), sink));
         cache.subscribe(move |change| {
             if quick.matters(change) {
                 mailbox.put(change.clone());
@@ -348,6 +366,11 @@ impl<K: Key> Sources<K> {
         self.active().as_ref()?.get(&number)?.cache.clone()
     }
 
+    /// What the mappings that may take their time have not done yet, by the name of the source.
+    pub(crate) fn backlogs(&self) -> Vec<(String, Backlog)> {
+        self.each(|active| Some((active.name.clone(), active.mailbox.as_ref()?.backlog())))
+    }
+
     /// The names of all, in the order they were added.
     pub(crate) fn names(&self) -> Vec<String> {
         self.each(|active| Some(active.name.clone()))
@@ -363,16 +386,40 @@ fn share(cache: &Cache, after: Option<&ObjectKey>, shares: usize) -> Vec<Arc<Obj
     left
 }
 
-/// Maps what is in a mailbox, at the pace of the mapping.
-async fn read<K: Key>(mailbox: Arc<Mailbox>, fire: Arc<Fire<K>>, sink: Sink<K>) {
+/// Maps what is in a mailbox, at the pace of the mapping. Says once when it falls behind, and again only after it had
+/// caught up.
+async fn read<K: Key>(controller: Arc<str>, mailbox: Arc<Mailbox>, fire: Arc<Fire<K>>, sink: Sink<K>) {
+    let mut behind = false;
     loop {
-        let change = mailbox.next().await;
+        let Letter { change, since } = mailbox.next().await;
         // What came through a cache was judged when it came; events from outside are judged here.
         if change.origin != Origin::External || fire.matters(&change) {
             let call = fire.call(&change);
-            sink.put(fire.map(change).await, call);
+            let mut mapping = std::pin::pin!(fire.map(change));
+            let keys = tokio::select! {
+                biased;
+                keys = &mut mapping => keys,
+                () = tokio::time::sleep_until(since + BEHIND), if !behind => {
+                    behind = true;
+                    fall_behind(&controller, &fire.name, &mailbox);
+                    mapping.await
+                }
+            };
+            sink.put(keys, call);
         }
+        behind &= mailbox.backlog().waiting > 0;
     }
+}
+
+fn fall_behind(controller: &str, source: &str, mailbox: &Mailbox) {
+    let Backlog { waiting, folded, .. } = mailbox.backlog();
+    tracing::warn!(
+        controller,
+        source,
+        waiting,
+        folded,
+        "the mapping of this source is slower than its changes: keys come {BEHIND:?} late or more"
+    );
 }
 
 /// A source that was added to a running controller. Dropping it ends the source.

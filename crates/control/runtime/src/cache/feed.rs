@@ -5,6 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
+use bytes::Bytes;
+use concert_api::Glance;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -19,15 +21,15 @@ use crate::watch::{Event, Subject, Watch};
 #[derive(Default)]
 pub(super) struct Feeding {
     next: FeedNumber,
-    running: BTreeMap<Feed, Running>,
+    pub(super) running: BTreeMap<Feed, Running>,
 }
 
 /// One watch.
 #[derive(Clone)]
-struct Running {
-    feed: Feed,
+pub(super) struct Running {
+    pub(super) feed: Feed,
     number: FeedNumber,
-    stop: CancellationToken,
+    pub(super) stop: CancellationToken,
 }
 
 impl Shared {
@@ -50,7 +52,7 @@ impl Shared {
     }
 
     /// Has exactly those watches running that the scope asks for now, each in a task of its own.
-    fn follow(self: &Arc<Self>) {
+    pub(super) fn follow(self: &Arc<Self>) {
         let mut feeds = self.feeds.lock().unwrap_or_else(PoisonError::into_inner);
         // Asked under the lock: who comes later knows at least as much.
         let (wanted, settled) = self.scope.feeds();
@@ -109,14 +111,14 @@ impl Shared {
         }
     }
 
-    fn write(&self, running: &Running, event: Event) {
+    pub(super) fn write(&self, running: &Running, event: Event) {
         let note = |change: &dyn Fn(&mut CacheState)| self.note(running, change);
         let seen: Option<u64> = match &event {
             Event::Trouble(trouble) => {
                 tracing::warn!(scope = %self.scope, trouble = %trouble, "watch is in trouble");
                 return note(&|state| state.trouble = Some(trouble.clone()));
             }
-            Event::Skipped(why) => return self.skip(running, why),
+            Event::Skipped { why, bytes } => return self.skip(running, bytes, why),
             Event::Complete(at) | Event::Progress(at) => at.parse().ok(),
             Event::Applied(arrived) | Event::Deleted(arrived) => arrived.glance.resource_version.parse().ok(),
             Event::Reset => {
@@ -126,8 +128,10 @@ impl Shared {
             Event::Listed(_) => None,
         };
         let complete = matches!(event, Event::Complete(_));
+        // Also where versions are no numbers: whoever waits looks again.
+        let moves = !matches!(event, Event::Reset | Event::Listed(_));
         self.hand_out(running, event);
-        if seen.is_some() || complete {
+        if moves {
             note(&|state| {
                 state.synced |= complete;
                 state.listing &= !complete;
@@ -139,8 +143,11 @@ impl Shared {
         }
     }
 
-    fn skip(&self, running: &Running, why: &str) {
-        tracing::warn!(scope = %self.scope, why, "object skipped: it cannot be read");
+    fn skip(&self, running: &Running, bytes: &[u8], why: &str) {
+        if self.complaints.is_new(bytes) {
+            let key = Glance::at(bytes).map_or_else(|_| "unknown".to_owned(), |glance| glance.key.to_string());
+            tracing::warn!(scope = %self.scope, key, why, "object skipped: it cannot be read");
+        }
         self.note(running, &|state| state.skipped += 1);
     }
 
@@ -151,12 +158,16 @@ impl Shared {
             return;
         }
         let began = Instant::now();
+        let bytes = match &event {
+            Event::Listed(arrived) | Event::Applied(arrived) => arrived.bytes.clone(),
+            _ => Bytes::new(),
+        };
         let (changes, unread) = self.apply(running, event);
         let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.decoding.fetch_add(took, Ordering::Relaxed);
         handlers.tell(&changes);
         if let Some(why) = unread {
-            self.skip(running, &why);
+            self.skip(running, &bytes, &why);
         }
     }
 

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 
 use concert_api::{LabelSelector, Object};
 
 use super::store::Store;
 use super::{Cache, Pages};
+use crate::sync::RwLock;
 
 /// Where an object is in its store.
 pub(super) type Slot = u32;

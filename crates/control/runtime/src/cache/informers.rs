@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use concert_api::{GroupResource, Gvk};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::complaints::Complaints;
 use super::keep::{Keep, Transform};
 use super::store::Store;
 use super::union::Union;
@@ -16,6 +17,7 @@ use super::{Alive, Cache, CacheState, Shared};
 use crate::client::Client;
 use crate::resource::Resource;
 use crate::scope::{Form, Namespaces, Part, Place, Scope};
+use crate::sync::{Mutex, RwLock, watch};
 use crate::tasks::TaskGroup;
 
 /// Which objects; what is not said is open.
@@ -215,6 +217,7 @@ impl Informers {
             union: scope.overlaps().then(|| Mutex::new(Union::default())),
             spawner: Spawner::of(self),
             memo: Memo::default(),
+            complaints: Complaints::default(),
             expected: Mutex::default(),
             expected_gone: Mutex::default(),
             decoding: AtomicU64::default(),

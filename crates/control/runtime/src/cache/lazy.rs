@@ -1,7 +1,7 @@
 //! A cache that is opened by whoever reads it, and closed when nobody has for a while.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::informers::Spawner;
 use super::{Cache, Informers};
 use crate::scope::Scope;
+use crate::sync::Mutex;
 
 /// A cache that is opened with the first read and closed when it has not been read for a while: for kinds that are
 /// needed rarely, or are not known before. Cheap to clone; clones are the same.

@@ -83,7 +83,7 @@ impl Union {
                 self.saw(feed, number(at));
                 Vec::new()
             }
-            Event::Trouble(_) | Event::Skipped(_) => Vec::new(),
+            Event::Trouble(_) | Event::Skipped { .. } => Vec::new(),
         }
     }
 

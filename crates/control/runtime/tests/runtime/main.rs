@@ -7,6 +7,7 @@
 mod admin;
 mod caches;
 mod clients;
+mod complaints;
 mod controllers;
 mod determinism;
 mod embedded;
@@ -18,6 +19,7 @@ mod objects;
 mod reference;
 mod shards;
 mod sources;
+mod storms;
 mod turns;
 mod watches;
 
