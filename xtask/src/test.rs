@@ -33,6 +33,9 @@ const BINARIES: &[(&str, &[&str])] = &[
 /// since the feature swaps the lock for all who use the package.
 const INTERLEAVED: &[(&str, &str)] = &[("concert-queue", "interleavings")];
 
+/// Features that are off by default and only add: they are tested with all the rest, in the same build.
+const ADDED: &[(&str, &str)] = &[("concert-runtime", "otel")];
+
 /// The step that builds them.
 const BINARIES_STEP: &str = "release binaries";
 
@@ -60,7 +63,7 @@ impl Options {
 }
 
 impl Options {
-    /// What cargo is asked for: everything as it is shipped, and the interleavings of what has some.
+    /// What cargo is asked for: everything, with what can be added to it, and the interleavings of what has some.
     fn commands(&self) -> Vec<Command> {
         let mut all = child::cargo();
         all.args(["test", "--no-fail-fast", "--color=never"]);
@@ -72,6 +75,9 @@ impl Options {
         });
         let chosen =
             |(package, _): &&(&str, &str)| self.package.is_empty() || self.package.iter().any(|p| p == package);
+        for (package, feature) in ADDED.iter().filter(chosen) {
+            all.args(["--features", &format!("{package}/{feature}")]);
+        }
         let interleaved = INTERLEAVED.iter().filter(chosen).map(|(package, test)| {
             let mut command = child::cargo();
             command.args(["test", "--color=never", "--package", package, "--features", "shuttle", "--test", test]);
