@@ -107,7 +107,7 @@ pub use objects::{Done, Objects, OwnError, Owner, Ownership, Patch, PatchError, 
 pub use reconciler::{Key, ReconcileError, Reconciler, Request, reconcile_fn, reconcile_keys_fn};
 pub use resource::Resource;
 pub use scope::{Form, Scope};
-pub use serve::{Endpoint, Probes, ServeError};
+pub use serve::{CertificateFiles, Endpoint, Probes, Security, ServeError};
 pub use shards::{ShardSettings, Shards};
 pub use source::{Channel, EventSource, Sink, Watching};
 pub use tasks::TaskGroup;
