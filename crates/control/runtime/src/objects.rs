@@ -40,6 +40,8 @@ pub struct Objects<K = Value> {
     subresource: Option<Arc<str>>,
     /// Told what was written: the turn in which it is used.
     witness: Option<Arc<Witness>>,
+    /// Single objects are read from the server, because the turn found that the cache cannot be believed.
+    doubtful: bool,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -96,7 +98,7 @@ impl<K> Objects<K> {
         let client = client.with_retries();
         // A cache of metadata cannot stand for whole objects: who writes back what it gives would erase the rest.
         let cache = cache.filter(|cache| cache.scope().form == Form::Full);
-        Self { client, resource, cache, subresource: None, witness: None, kind: PhantomData }
+        Self { client, resource, cache, subresource: None, witness: None, doubtful: false, kind: PhantomData }
     }
 
     /// The kind.
@@ -111,11 +113,12 @@ impl<K> Objects<K> {
         self.cache.as_ref()
     }
 
-    /// The same, as part of a turn: the next turn of its key sees what this one wrote, and is not started by it.
+    /// The same, as part of a turn: the next turn of its key sees what this one wrote, and is not started by it. In a turn
+    /// that follows several conflicts in a row, single objects are read from the server.
     #[must_use]
     pub fn within<Q: Key>(&self, turn: &Request<Q>) -> Self {
-        let (turn, client) = (turn.clone(), self.client.clone());
-        Self { witness: Some(Arc::new(move |written| turn.wrote_through(&client, written))), ..self.clone() }
+        let (turn, client, doubtful) = (turn.clone(), self.client.clone(), turn.stale);
+        Self { doubtful, witness: Some(Arc::new(move |written| turn.wrote_through(&client, written))), ..self.clone() }
     }
 
     /// The same, read from the server.
@@ -140,7 +143,7 @@ impl<K> Objects<K> {
     pub fn part<T>(&self, name: &str) -> Objects<T> {
         let Self { client, resource, witness, .. } = self.clone();
         let subresource = Some(name.into());
-        Objects { client, resource, cache: None, subresource, witness, kind: PhantomData }
+        Objects { client, resource, cache: None, subresource, witness, doubtful: false, kind: PhantomData }
     }
 
     fn subresource_name(&self) -> Option<&str> {
@@ -176,6 +179,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Objects<K> {
     /// It does not have the shape of the type, or the server had to be asked and did not answer.
     pub async fn get(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, ApiError> {
         if let Some(cache) = &self.cache
+            && !self.doubtful
             && self.catches_up(cache, |written| written == key).await
         {
             let action = || format!("read {} {key}", self.resource.group_resource());
@@ -409,6 +413,7 @@ impl<K> Clone for Objects<K> {
             cache: self.cache.clone(),
             subresource: self.subresource.clone(),
             witness: self.witness.clone(),
+            doubtful: self.doubtful,
             kind: PhantomData,
         }
     }

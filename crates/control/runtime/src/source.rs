@@ -123,13 +123,20 @@ impl<K> std::fmt::Debug for Sink<K> {
     }
 }
 
+/// What all sources of a controller stand on.
+pub(crate) struct Ground<K: Key> {
+    pub(crate) controller: Arc<str>,
+    pub(crate) informers: Informers,
+    pub(crate) sink: Sink<K>,
+    pub(crate) freshness: Arc<Freshness<K>>,
+    pub(crate) failing: Failing,
+    /// How often objects are looked at again where a source does not say.
+    pub(crate) resync: Option<Duration>,
+}
+
 /// The sources of one controller.
 pub(crate) struct Sources<K: Key> {
-    controller: Arc<str>,
-    informers: Informers,
-    sink: Sink<K>,
-    freshness: Arc<Freshness<K>>,
-    failing: Failing,
+    ground: Ground<K>,
     next: AtomicU64,
     /// `None` when the controller has ended: nothing starts any more.
     active: Mutex<Option<BTreeMap<u64, Active<K>>>>,
@@ -146,15 +153,8 @@ struct Active<K: Key> {
 }
 
 impl<K: Key> Sources<K> {
-    pub(crate) fn new(
-        controller: Arc<str>,
-        informers: Informers,
-        sink: Sink<K>,
-        freshness: Arc<Freshness<K>>,
-        failing: Failing,
-    ) -> Arc<Self> {
-        let (next, active) = (AtomicU64::new(0), Mutex::new(Some(BTreeMap::new())));
-        Arc::new(Self { controller, informers, sink, freshness, failing, next, active })
+    pub(crate) fn new(ground: Ground<K>) -> Arc<Self> {
+        Arc::new(Self { ground, next: AtomicU64::new(0), active: Mutex::new(Some(BTreeMap::new())) })
     }
 
     fn active(&self) -> MutexGuard<'_, Option<BTreeMap<u64, Active<K>>>> {
@@ -172,8 +172,9 @@ impl<K: Key> Sources<K> {
         if self.active().is_none() {
             return number;
         }
-        let (missing, resync, own) = (trigger.missing, trigger.resync, trigger.role == Role::For);
-        let informers = trigger.informers.clone().unwrap_or_else(|| self.informers.clone());
+        let (missing, own) = (trigger.missing, trigger.role == Role::For);
+        let resync = trigger.resync.or(self.ground.resync).filter(|period| !period.is_zero());
+        let informers = trigger.informers.clone().unwrap_or_else(|| self.ground.informers.clone());
         let (origin, fire) = trigger.split();
         let (name, fire) = (fire.name.clone(), Arc::new(fire));
         let mut tasks = TaskGroup::new(CancellationToken::new());
@@ -183,16 +184,16 @@ impl<K: Key> Sources<K> {
             Listening::Kind(scope) => {
                 let opened = informers.cache(scope);
                 // Before anything is told: the first turn may write already.
-                self.freshness.join(number, opened.clone(), informers.client().clone(), own);
+                self.ground.freshness.join(number, opened.clone(), informers.client().clone(), own);
                 subscription = Some(self.subscribe(&opened, &fire, &mut tasks));
                 if let Some(period) = resync {
                     tasks.spawn("resync", self.resync(opened.clone(), Arc::clone(&fire), period));
                 }
                 cache = Some(opened);
             }
-            Listening::Channel(mailbox) => drop(tasks.spawn("channel", read(mailbox, fire, self.sink.clone()))),
+            Listening::Channel(mailbox) => drop(tasks.spawn("channel", read(mailbox, fire, self.ground.sink.clone()))),
             Listening::Custom(_, run) => {
-                let sink = self.sink.with_priority(fire.priorities.event);
+                let sink = self.ground.sink.with_priority(fire.priorities.event);
                 drop(tasks.spawn("source", self.watch_over(name.clone(), run, sink)));
             }
         }
@@ -203,7 +204,7 @@ impl<K: Key> Sources<K> {
             // It ended meanwhile; what was begun is dropped outside the lock.
             None => {
                 drop(active);
-                self.freshness.leave(number);
+                self.ground.freshness.leave(number);
                 drop(added);
             }
         }
@@ -211,7 +212,7 @@ impl<K: Key> Sources<K> {
     }
 
     fn subscribe(&self, cache: &Cache, fire: &Arc<Fire<K>>, tasks: &mut TaskGroup) -> Subscription {
-        let (sink, quick) = (self.sink.clone(), Arc::clone(fire));
+        let (sink, quick) = (self.ground.sink.clone(), Arc::clone(fire));
         if !fire.is_slow() {
             return cache.subscribe(move |change| {
                 if quick.matters(change) {
@@ -230,7 +231,7 @@ impl<K: Key> Sources<K> {
 
     /// Looks at every object again, all of them once per period.
     fn resync(&self, cache: Cache, fire: Arc<Fire<K>>, period: Duration) -> impl Future<Output = ()> + Send + use<K> {
-        let (sink, random) = (self.sink.clone(), self.informers.client().world().random.clone());
+        let (sink, random) = (self.ground.sink.clone(), self.ground.informers.client().world().random.clone());
         async move {
             cache.synced().await;
             loop {
@@ -260,7 +261,7 @@ impl<K: Key> Sources<K> {
         run: Box<dyn FnOnce(Sink<K>) -> Running + Send>,
         sink: Sink<K>,
     ) -> impl Future<Output = ()> + Send + use<K> {
-        let (controller, failing) = (self.controller.to_string(), self.failing.clone());
+        let (controller, failing) = (self.ground.controller.to_string(), self.ground.failing.clone());
         async move {
             let ended = AssertUnwindSafe(async { run(sink).await }).catch_unwind().await;
             let why = match ended {
@@ -275,7 +276,7 @@ impl<K: Key> Sources<K> {
     /// Ends a source.
     pub(crate) fn remove(&self, number: u64) {
         let ended = self.active().as_mut().and_then(|active| active.remove(&number));
-        self.freshness.leave(number);
+        self.ground.freshness.leave(number);
         // Outside the lock: it ends a subscription, and perhaps a watch.
         drop(ended);
     }
@@ -284,7 +285,7 @@ impl<K: Key> Sources<K> {
     pub(crate) fn replay(&self, keys: &KeyFilter) {
         for active in self.active().iter_mut().flat_map(BTreeMap::values_mut) {
             let Some(cache) = active.cache.clone() else { continue };
-            let (fire, sink, keys) = (Arc::clone(&active.fire), self.sink.clone(), Arc::clone(keys));
+            let (fire, sink, keys) = (Arc::clone(&active.fire), self.ground.sink.clone(), Arc::clone(keys));
             active.tasks.reap();
             active.tasks.spawn("replay", async move {
                 for object in cache.list() {
@@ -313,7 +314,7 @@ impl<K: Key> Sources<K> {
     /// Ends all sources.
     pub(crate) fn end(&self) {
         let ended = self.active().take();
-        ended.iter().flat_map(BTreeMap::keys).for_each(|number| self.freshness.leave(*number));
+        ended.iter().flat_map(BTreeMap::keys).for_each(|number| self.ground.freshness.leave(*number));
     }
 
     /// The kinds it listens to, and how far each cache is.
@@ -339,7 +340,8 @@ impl<K: Key> Sources<K> {
     /// A source that must be there is not.
     pub(crate) async fn synced(&self, limit: Duration) -> Result<(), ControllerError> {
         let kinds = self.each(|active| Some((active.cache.clone()?, active.missing)));
-        let waits = kinds.into_iter().map(|(cache, missing)| sync::wait(&self.controller, cache, missing, limit));
+        let waits =
+            kinds.into_iter().map(|(cache, missing)| sync::wait(&self.ground.controller, cache, missing, limit));
         futures::future::try_join_all(waits).await.map(drop)
     }
 
