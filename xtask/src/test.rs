@@ -35,6 +35,9 @@ const BINARIES: &[(&str, &[&str])] = &[
 const INTERLEAVED: &[(&str, &[&str], &str)] =
     &[("concert-queue", &["--test", "interleavings"], ""), ("concert-runtime", &["--lib"], "interleavings")];
 
+/// Features that are off by default and only add: they are tested with all the rest, in the same build.
+const ADDED: &[(&str, &str)] = &[("concert-runtime", "otel")];
+
 /// The step that builds them.
 const BINARIES_STEP: &str = "release binaries";
 
@@ -62,7 +65,7 @@ impl Options {
 }
 
 impl Options {
-    /// What cargo is asked for: everything as it is shipped, and the interleavings of what has some.
+    /// What cargo is asked for: everything, with what can be added to it, and the interleavings of what has some.
     fn commands(&self) -> Vec<Command> {
         let mut all = child::cargo();
         all.args(["test", "--no-fail-fast", "--color=never"]);
@@ -72,8 +75,11 @@ impl Options {
         self.package.iter().for_each(|package| {
             all.args(["--package", package]);
         });
-        all.args(self.filter.as_deref());
         let chosen = |package: &str| self.package.is_empty() || self.package.iter().any(|p| p == package);
+        for (package, feature) in ADDED.iter().filter(|(package, _)| chosen(package)) {
+            all.args(["--features", &format!("{package}/{feature}")]);
+        }
+        all.args(self.filter.as_deref());
         let interleaved =
             INTERLEAVED.iter().filter(|(package, ..)| chosen(package)).filter_map(|(package, at, names)| {
                 let filter = self.filter.as_deref().unwrap_or(names);

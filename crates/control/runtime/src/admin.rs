@@ -48,6 +48,7 @@ impl Admin {
             "version": env!("CARGO_PKG_VERSION"),
             "id": std::process::id(),
             "upSeconds": seconds(self.since.elapsed()),
+            "waitsFor": self.manager.not_ready(),
         })
     }
 

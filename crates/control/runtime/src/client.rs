@@ -278,6 +278,19 @@ impl Client {
         self.object(resource, None, Ask::new(Method::POST, path, action).json(object)).await
     }
 
+    /// Asks the server something by creating an object that it answers and does not keep, such as a TokenReview or a
+    /// SubjectAccessReview: the answer as it is.
+    ///
+    /// # Errors
+    /// As [`Client::create`].
+    pub async fn review(&self, resource: &Resource, question: &Value) -> Result<Value, ApiError> {
+        let namespace = concert_api::meta::text(question, "namespace");
+        let action = format!("create {}", resource.group_resource());
+        let path = self.writing(resource.collection(namespace));
+        let answer = self.send(Ask::new(Method::POST, path, action.clone()).json(question)).await?;
+        serde_json::from_slice(&answer).map_err(|error| unreadable(&action, true, &error))
+    }
+
     /// Asks something of an object by creating a subresource of it, such as `token`, `eviction` or `binding`: the answer as it
     /// is, of whatever kind.
     ///

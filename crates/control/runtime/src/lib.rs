@@ -112,7 +112,7 @@ pub use objects::{
 pub use reconciler::{Key, ReconcileError, Reconciler, Request, reconcile_fn, reconcile_keys_fn};
 pub use resource::Resource;
 pub use scope::{Form, Namespaces, Part, Place, Scope};
-pub use serve::{Endpoint, Probes, ServeError};
+pub use serve::{CertificateFiles, Endpoint, Probes, Security, ServeError};
 pub use shards::{ShardSettings, Shards};
 pub use source::{Backlog, Channel, EventSource, Sink, Watching};
 pub use tasks::TaskGroup;

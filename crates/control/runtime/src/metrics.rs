@@ -112,6 +112,7 @@ struct Families {
     longest: Family<OfQueue, Seconds>,
     retries: Family<OfQueue, Counter>,
     backoffs: Family<OfQueue, Counter>,
+    conflicts: Family<OfController, Counter>,
     oldest: Family<OfQueue, Seconds>,
     waiting_sources: Family<OfController, Gauge>,
     requests: Family<Requested, Counter>,
@@ -165,6 +166,7 @@ impl Metrics {
             longest: Family::default(),
             retries: Family::default(),
             backoffs: Family::default(),
+            conflicts: Family::default(),
             oldest: Family::default(),
             waiting_sources: Family::default(),
             requests: Family::default(),
@@ -225,6 +227,7 @@ impl Metrics {
             max_concurrent: families.max_concurrent.get_or_create_owned(&of),
             active: families.active.get_or_create_owned(&of),
             waiting_sources: families.waiting_sources.get_or_create_owned(&of),
+            conflicts: families.conflicts.get_or_create_owned(&of),
             adds: families.adds.get_or_create_owned(&queue),
             retries: families.retries.get_or_create_owned(&queue),
             backoffs: families.backoffs.get_or_create_owned(&queue),
@@ -285,6 +288,11 @@ fn registered(families: &Families) -> Registry {
     registry.register("workqueue_retries", "Keys added with a delay", families.retries.clone());
     registry.register("concert_workqueue_backoffs", "Turns tried again because they failed", families.backoffs.clone());
     registry.register(
+        "concert_reconcile_conflicts",
+        "Turns that lost against another writer and were tried again at once; counted as requeue, not as error",
+        families.conflicts.clone(),
+    );
+    registry.register(
         "concert_workqueue_oldest_seconds",
         "Since when the oldest key is ready",
         families.oldest.clone(),
@@ -324,6 +332,7 @@ struct Own {
     adds: Counter,
     retries: Counter,
     backoffs: Counter,
+    conflicts: Counter,
     queue_seconds: Histogram,
     work_seconds: Histogram,
     unfinished: Seconds,
@@ -363,6 +372,11 @@ impl ControllerMetrics {
     /// A key comes back because its turn failed.
     pub(crate) fn backed_off(&self) {
         self.own.backoffs.inc();
+    }
+
+    /// A turn lost against another writer.
+    pub(crate) fn conflicted(&self) {
+        self.own.conflicts.inc();
     }
 
     pub(crate) fn finished(&self, result: Result, took: Duration) {

@@ -55,6 +55,8 @@ pub struct Objects<K = Value> {
     subresource: Option<Arc<str>>,
     /// Told what was written: the turn in which it is used.
     witness: Option<Arc<Witness>>,
+    /// Single objects are read from the server, because the turn found that the cache cannot be believed.
+    doubtful: bool,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -96,7 +98,16 @@ impl Informers {
 impl<K> Objects<K> {
     fn new(client: Client, resource: Resource, reads: Reads) -> Self {
         let client = client.with_retries();
-        Self { client, resource, reads, namespace: None, subresource: None, witness: None, kind: PhantomData }
+        Self {
+            client,
+            resource,
+            reads,
+            namespace: None,
+            subresource: None,
+            witness: None,
+            doubtful: false,
+            kind: PhantomData,
+        }
     }
 
     /// The kind.
@@ -111,11 +122,12 @@ impl<K> Objects<K> {
         self.reads.opened()
     }
 
-    /// The same, as part of a turn: the next turn of its key sees what this one wrote, and is not started by it.
+    /// The same, as part of a turn: the next turn of its key sees what this one wrote, and is not started by it. In a turn
+    /// that follows several conflicts in a row, single objects are read from the server.
     #[must_use]
     pub fn within<Q: Key>(&self, turn: &Request<Q>) -> Self {
-        let (turn, client) = (turn.clone(), self.client.clone());
-        Self { witness: Some(Arc::new(move |written| turn.wrote_through(&client, written))), ..self.clone() }
+        let (turn, client, doubtful) = (turn.clone(), self.client.clone(), turn.stale);
+        Self { doubtful, witness: Some(Arc::new(move |written| turn.wrote_through(&client, written))), ..self.clone() }
     }
 
     /// The same, read from the server.
@@ -185,7 +197,8 @@ impl<K> Objects<K> {
     pub fn part<T>(&self, name: &str) -> Objects<T> {
         let Self { client, resource, namespace, witness, .. } = self.clone();
         let subresource = Some(name.into());
-        Objects { client, resource, reads: Reads::Live, namespace, subresource, witness, kind: PhantomData }
+        let (reads, doubtful, kind) = (Reads::Live, false, PhantomData);
+        Objects { client, resource, reads, namespace, subresource, witness, doubtful, kind }
     }
 
     fn subresource_name(&self) -> Option<&str> {
@@ -224,7 +237,8 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Objects<K> {
     /// It does not have the shape of the type, or the server had to be asked and did not answer.
     pub async fn get(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, ApiError> {
         let key = &self.placed(key)?;
-        if let Some(cache) = self.reads.cache(&self.resource)?
+        if !self.doubtful
+            && let Some(cache) = self.reads.cache(&self.resource)?
             && self.catches_up(&cache, |written| written == key).await
         {
             let action = || format!("read {} {key}", self.resource.group_resource());
@@ -433,6 +447,7 @@ impl<K> Clone for Objects<K> {
             namespace: self.namespace.clone(),
             subresource: self.subresource.clone(),
             witness: self.witness.clone(),
+            doubtful: self.doubtful,
             kind: PhantomData,
         }
     }

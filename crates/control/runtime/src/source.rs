@@ -128,13 +128,20 @@ impl<K> std::fmt::Debug for Sink<K> {
     }
 }
 
+/// What all sources of a controller stand on.
+pub(crate) struct Ground<K: Key> {
+    pub(crate) controller: Arc<str>,
+    pub(crate) informers: Informers,
+    pub(crate) sink: Sink<K>,
+    pub(crate) freshness: Arc<Freshness<K>>,
+    pub(crate) failing: Failing,
+    /// How often objects are looked at again where a source does not say.
+    pub(crate) resync: Option<Duration>,
+}
+
 /// The sources of one controller.
 pub(crate) struct Sources<K: Key> {
-    controller: Arc<str>,
-    informers: Informers,
-    sink: Sink<K>,
-    freshness: Arc<Freshness<K>>,
-    failing: Failing,
+    ground: Ground<K>,
     next: AtomicU64,
     /// `None` when the controller has ended: nothing starts any more.
     active: Mutex<Option<BTreeMap<u64, Active<K>>>>,
@@ -153,15 +160,8 @@ struct Active<K: Key> {
 }
 
 impl<K: Key> Sources<K> {
-    pub(crate) fn new(
-        controller: Arc<str>,
-        informers: Informers,
-        sink: Sink<K>,
-        freshness: Arc<Freshness<K>>,
-        failing: Failing,
-    ) -> Arc<Self> {
-        let (next, active) = (AtomicU64::new(0), Mutex::new(Some(BTreeMap::new())));
-        Arc::new(Self { controller, informers, sink, freshness, failing, next, active })
+    pub(crate) fn new(ground: Ground<K>) -> Arc<Self> {
+        Arc::new(Self { ground, next: AtomicU64::new(0), active: Mutex::new(Some(BTreeMap::new())) })
     }
 
     fn active(&self) -> MutexGuard<'_, Option<BTreeMap<u64, Active<K>>>> {
@@ -179,8 +179,9 @@ impl<K: Key> Sources<K> {
         if self.active().is_none() {
             return number;
         }
-        let (missing, resync, own) = (trigger.missing, trigger.resync, trigger.role == Role::For);
-        let informers = trigger.informers.clone().unwrap_or_else(|| self.informers.clone());
+        let (missing, own) = (trigger.missing, trigger.role == Role::For);
+        let resync = trigger.resync.or(self.ground.resync).filter(|period| !period.is_zero());
+        let informers = trigger.informers.clone().unwrap_or_else(|| self.ground.informers.clone());
         let (origin, fire) = trigger.split();
         let (name, fire) = (fire.name.clone(), Arc::new(fire));
         let mut tasks = TaskGroup::new(CancellationToken::new());
@@ -190,7 +191,7 @@ impl<K: Key> Sources<K> {
             Listening::Kind(scope) => {
                 let opened = informers.cache(scope);
                 // Before anything is told: the first turn may write already.
-                self.freshness.join(number, opened.clone(), informers.client().clone(), own);
+                self.ground.freshness.join(number, opened.clone(), informers.client().clone(), own);
                 letters = fire.is_slow().then(Arc::<Mailbox>::default);
                 subscription = Some(self.subscribe(&opened, &fire, letters.as_ref(), &mut tasks));
                 if let Some(period) = resync {
@@ -200,11 +201,11 @@ impl<K: Key> Sources<K> {
             }
             Listening::Channel(mailbox) => {
                 letters = Some(Arc::clone(&mailbox));
-                let controller = Arc::clone(&self.controller);
-                drop(tasks.spawn("channel", read(controller, mailbox, fire, self.sink.clone())));
+                let controller = Arc::clone(&self.ground.controller);
+                drop(tasks.spawn("channel", read(controller, mailbox, fire, self.ground.sink.clone())));
             }
             Listening::Custom(_, run) => {
-                let sink = self.sink.with_priority(fire.priorities.event);
+                let sink = self.ground.sink.with_priority(fire.priorities.event);
                 drop(tasks.spawn("source", self.watch_over(name.clone(), run, sink)));
             }
         }
@@ -215,7 +216,7 @@ impl<K: Key> Sources<K> {
             // It ended meanwhile; what was begun is dropped outside the lock.
             None => {
                 drop(active);
-                self.freshness.leave(number);
+                self.ground.freshness.leave(number);
                 drop(added);
             }
         }
@@ -229,7 +230,7 @@ impl<K: Key> Sources<K> {
         mailbox: Option<&Arc<Mailbox>>,
         tasks: &mut TaskGroup,
     ) -> Subscription {
-        let (sink, quick) = (self.sink.clone(), Arc::clone(fire));
+        let (sink, quick) = (self.ground.sink.clone(), Arc::clone(fire));
         let Some(mailbox) = mailbox.cloned() else {
             return cache.subscribe(move |change| {
                 if quick.matters(change) {
@@ -237,7 +238,7 @@ impl<K: Key> Sources<K> {
                 }
             });
         };
-        let controller = Arc::clone(&self.controller);
+        let controller = Arc::clone(&self.ground.controller);
         tasks.spawn("slow mapping", read(controller, Arc::clone(&mailbox), Arc::clone(fire), sink));
         cache.subscribe(move |change| {
             if quick.matters(change) {
@@ -248,7 +249,7 @@ impl<K: Key> Sources<K> {
 
     /// Looks at every object again, all of them once per period.
     fn resync(&self, cache: Cache, fire: Arc<Fire<K>>, period: Duration) -> impl Future<Output = ()> + Send + use<K> {
-        let (sink, random) = (self.sink.clone(), self.informers.client().world().random.clone());
+        let (sink, random) = (self.ground.sink.clone(), self.ground.informers.client().world().random.clone());
         async move {
             cache.synced().await;
             loop {
@@ -278,7 +279,7 @@ impl<K: Key> Sources<K> {
         run: Box<dyn FnOnce(Sink<K>) -> Running + Send>,
         sink: Sink<K>,
     ) -> impl Future<Output = ()> + Send + use<K> {
-        let (controller, failing) = (self.controller.to_string(), self.failing.clone());
+        let (controller, failing) = (self.ground.controller.to_string(), self.ground.failing.clone());
         async move {
             let ended = AssertUnwindSafe(async { run(sink).await }).catch_unwind().await;
             let why = match ended {
@@ -293,7 +294,7 @@ impl<K: Key> Sources<K> {
     /// Ends a source.
     pub(crate) fn remove(&self, number: u64) {
         let ended = self.active().as_mut().and_then(|active| active.remove(&number));
-        self.freshness.leave(number);
+        self.ground.freshness.leave(number);
         // Outside the lock: it ends a subscription, and perhaps a watch.
         drop(ended);
     }
@@ -302,7 +303,7 @@ impl<K: Key> Sources<K> {
     pub(crate) fn replay(&self, keys: &KeyFilter) {
         for active in self.active().iter_mut().flat_map(BTreeMap::values_mut) {
             let Some(cache) = active.cache.clone() else { continue };
-            let (fire, sink, keys) = (Arc::clone(&active.fire), self.sink.clone(), Arc::clone(keys));
+            let (fire, sink, keys) = (Arc::clone(&active.fire), self.ground.sink.clone(), Arc::clone(keys));
             active.tasks.reap();
             active.tasks.spawn("replay", async move {
                 for object in cache.list() {
@@ -331,7 +332,7 @@ impl<K: Key> Sources<K> {
     /// Ends all sources.
     pub(crate) fn end(&self) {
         let ended = self.active().take();
-        ended.iter().flat_map(BTreeMap::keys).for_each(|number| self.freshness.leave(*number));
+        ended.iter().flat_map(BTreeMap::keys).for_each(|number| self.ground.freshness.leave(*number));
     }
 
     /// The kinds it listens to, and how far each cache is.
@@ -357,7 +358,8 @@ impl<K: Key> Sources<K> {
     /// A source that must be there is not.
     pub(crate) async fn synced(&self, limit: Duration) -> Result<(), ControllerError> {
         let kinds = self.each(|active| Some((active.cache.clone()?, active.missing)));
-        let waits = kinds.into_iter().map(|(cache, missing)| sync::wait(&self.controller, cache, missing, limit));
+        let waits =
+            kinds.into_iter().map(|(cache, missing)| sync::wait(&self.ground.controller, cache, missing, limit));
         futures::future::try_join_all(waits).await.map(drop)
     }
 
