@@ -22,7 +22,7 @@ struct OfCache {
     scope: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct OfKind {
     cluster: String,
     kind: String,
@@ -65,6 +65,8 @@ pub(super) struct HouseFamilies {
     undecodable: Family<OfKind, Counter>,
     /// How many of them were counted of each cache.
     counted: Mutex<BTreeMap<OfCache, u64>>,
+    /// The kinds that have a counter of them.
+    kinds: Mutex<BTreeSet<OfKind>>,
     /// The caches that have gauges.
     shown: Mutex<BTreeSet<OfCache>>,
 }
@@ -176,8 +178,9 @@ impl Metrics {
             let kind = if gvk.group.is_empty() { gvk.kind.clone() } else { format!("{}.{}", gvk.kind, gvk.group) };
             // Fewer than before: it is another cache of the same scope.
             let (now, known) = (report.undecodable, before.get(&of).copied().unwrap_or(0));
-            let counter = self.house().undecodable.get_or_create_owned(&OfKind { cluster: of.cluster.clone(), kind });
-            counter.inc_by(now.checked_sub(known).unwrap_or(now));
+            let kind = OfKind { cluster: of.cluster.clone(), kind };
+            self.house().undecodable.get_or_create(&kind).inc_by(now.checked_sub(known).unwrap_or(now));
+            self.house().kinds.lock().unwrap_or_else(PoisonError::into_inner).insert(kind);
             counted.insert(of, now);
         }
     }
@@ -188,6 +191,11 @@ impl Metrics {
         let (house, of) = (self.house(), OfCluster { cluster: cluster.to_owned() });
         for events in [&house.events_dropped, &house.events_silenced, &house.events_failed] {
             events.remove(&of);
+        }
+        house.counted.lock().unwrap_or_else(PoisonError::into_inner).retain(|of, _| of.cluster != cluster);
+        let mut kinds = house.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        for kind in kinds.extract_if(.., |kind| kind.cluster == cluster) {
+            house.undecodable.remove(&kind);
         }
     }
 
