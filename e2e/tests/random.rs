@@ -65,7 +65,9 @@ fn hunt(seeds: Range<u64>) {
         for (scenario, differences) in scenarios.iter().zip(differences).filter(|(_, found)| !found.is_empty()) {
             if told.len() < SHRUNK {
                 let found = hunt.shrunk(scenario);
-                told.push(format!("==== {}\n{}\n{}", found.id, found.file, found.differences.join("\n")));
+                // One that no longer differs when it is small is told as it was found.
+                let left = if found.differences.is_empty() { differences } else { found.differences };
+                told.push(format!("==== {}\n{}\n{}", found.id, found.file, left.join("\n")));
             } else {
                 told.push(format!("==== {}\n{}", scenario.id(), differences.join("\n")));
             }

@@ -29,9 +29,14 @@ const BINARIES: &[(&str, &[&str])] = &[
     ("concert-provider-cloud", &["concert-provider-cloud"]),
 ];
 
-/// Packages whose locks are tried over many interleavings (feature `shuttle`), and the test that does it. A build of its own,
-/// since the feature swaps the lock for all who use the package.
-const INTERLEAVED: &[(&str, &str)] = &[("concert-queue", "interleavings")];
+/// Packages whose locks are tried over many interleavings (feature `shuttle`), where the tests that do it are, and what
+/// their names have in common. A build of its own, since the feature swaps the lock for all who use the package; other
+/// tests of it do not run on such locks.
+const INTERLEAVED: &[(&str, &[&str], &str)] =
+    &[("concert-queue", &["--test", "interleavings"], ""), ("concert-runtime", &["--lib"], "interleavings")];
+
+/// Features that are off by default and only add: they are tested with all the rest, in the same build.
+const ADDED: &[(&str, &str)] = &[("concert-runtime", "otel")];
 
 /// The step that builds them.
 const BINARIES_STEP: &str = "release binaries";
@@ -60,7 +65,7 @@ impl Options {
 }
 
 impl Options {
-    /// What cargo is asked for: everything as it is shipped, and the interleavings of what has some.
+    /// What cargo is asked for: everything, with what can be added to it, and the interleavings of what has some.
     fn commands(&self) -> Vec<Command> {
         let mut all = child::cargo();
         all.args(["test", "--no-fail-fast", "--color=never"]);
@@ -70,18 +75,22 @@ impl Options {
         self.package.iter().for_each(|package| {
             all.args(["--package", package]);
         });
-        let chosen =
-            |(package, _): &&(&str, &str)| self.package.is_empty() || self.package.iter().any(|p| p == package);
-        let interleaved = INTERLEAVED.iter().filter(chosen).map(|(package, test)| {
-            let mut command = child::cargo();
-            command.args(["test", "--color=never", "--package", package, "--features", "shuttle", "--test", test]);
-            command
-        });
-        let mut commands: Vec<Command> = std::iter::once(all).chain(interleaved).collect();
-        commands.iter_mut().for_each(|command| {
-            command.args(self.filter.as_deref());
-        });
-        commands
+        let chosen = |package: &str| self.package.is_empty() || self.package.iter().any(|p| p == package);
+        for (package, feature) in ADDED.iter().filter(|(package, _)| chosen(package)) {
+            all.args(["--features", &format!("{package}/{feature}")]);
+        }
+        all.args(self.filter.as_deref());
+        let interleaved =
+            INTERLEAVED.iter().filter(|(package, ..)| chosen(package)).filter_map(|(package, at, names)| {
+                let filter = self.filter.as_deref().unwrap_or(names);
+                let mut command = child::cargo();
+                command
+                    .args(["test", "--color=never", "--package", package, "--features", "shuttle"])
+                    .args(*at)
+                    .arg(filter);
+                filter.contains(names).then_some(command)
+            });
+        std::iter::once(all).chain(interleaved).collect()
     }
 }
 

@@ -39,7 +39,8 @@ pub enum Ending {
     Outcome(Outcome),
     /// It failed; not to be tried again before this time has passed.
     Failed(Duration),
-    /// Somebody else was faster; likewise.
+    /// Somebody else was faster; likewise. That is no failure: it has a short wait of its own, and what is known of
+    /// failures stays as it is.
     Conflict(Duration),
     /// It failed, and trying again makes no sense until something changes.
     Terminal,
@@ -170,7 +171,7 @@ impl<K: Clone + Eq + Hash + Ord> Desk<K> {
             Ending::Outcome(Outcome::Backoff) => self.fail(key, Duration::ZERO, priority, random, now),
             Ending::Failed(at_least) => self.fail(key, at_least, priority, random, now),
             Ending::Conflict(at_least) => {
-                Landed::Due(self.queue.fail(key, |failures| CONFLICT.wait(failures), at_least, priority, now))
+                Landed::Due(self.queue.conflict(key, |conflicts| CONFLICT.wait(conflicts), at_least, priority, now))
             }
             Ending::Outcome(outcome) => {
                 self.rest(key, outcome, priority, now);
@@ -312,5 +313,29 @@ mod tests {
             assert!(matches!(desk.land(&1, Ending::Conflict(NOW), 0.0, now), Landed::Due(_)), "conflicts go on");
             now = desk.queue().next_wake().unwrap();
         }
+    }
+
+    #[test]
+    fn conflicts_are_not_counted_as_failures() {
+        let mut desk = desk(Some(3));
+        desk.add(1, watched(1), NOW);
+        let mut now = NOW;
+        let mut turn = |ending: Ending| {
+            let taken = desk.take(now).unwrap();
+            let landed = desk.land(&1, ending, 0.0, now);
+            let Landed::Due(due) = landed else { panic!("{landed:?}") };
+            let wait = due - now;
+            now = due;
+            (taken.failures, taken.conflicts, wait.as_millis())
+        };
+        assert_eq!(turn(Ending::Failed(NOW)), (0, 0, 5));
+        assert_eq!(turn(Ending::Conflict(NOW)), (1, 0, 5), "a wait of its own");
+        assert_eq!(turn(Ending::Conflict(NOW)), (1, 1, 10));
+        assert_eq!(turn(Ending::Failed(NOW)), (1, 2, 10), "the second failure, not the fourth");
+        assert_eq!(turn(Ending::Conflict(Duration::from_secs(3))), (2, 0, 3000), "the server may ask for more");
+        for _ in 0..20 {
+            turn(Ending::Conflict(NOW));
+        }
+        assert_eq!(turn(Ending::Conflict(NOW)), (2, 21, 5000), "never longer than this, and never given up");
     }
 }

@@ -111,6 +111,14 @@ impl Bucket {
         Self { per_second, burst: f64::from(burst), tokens: f64::from(burst), filled: Duration::ZERO }
     }
 
+    /// Goes on at another rate from now on; what is booked ahead stays booked.
+    pub fn set_rate(&mut self, per_second: f64, now: Duration) {
+        let gained = now.saturating_sub(self.filled).as_secs_f64() * self.per_second;
+        self.tokens = (self.tokens + gained).min(self.burst);
+        self.filled = self.filled.max(now);
+        self.per_second = if per_second > 0.001 { per_second } else { 0.001 };
+    }
+
     /// Takes a token, ahead of time if there is none: how long to wait for it.
     pub fn take(&mut self, now: Duration) -> Duration {
         let gained = now.saturating_sub(self.filled).as_secs_f64() * self.per_second;

@@ -61,6 +61,8 @@ pub struct Taken<K> {
     pub priority: i32,
     /// How many failures in a row came before.
     pub failures: u32,
+    /// How many conflicts in a row came before; these are no failures.
+    pub conflicts: u32,
     /// Why it was queued last.
     pub reason: &'static str,
     /// How long it was ready before a worker took it.
@@ -90,6 +92,7 @@ struct Entry<K> {
     /// Orders keys that are due at the same moment.
     seq: u64,
     failures: u32,
+    conflicts: u32,
     priority: i32,
     /// With which priority it was added while in flight.
     added: i32,
@@ -205,6 +208,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             blocked_until: Duration::ZERO,
             seq: 0,
             failures: 0,
+            conflicts: 0,
             priority,
             added: priority,
             level: Link::default(),
@@ -298,6 +302,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             key: entry.key.clone(),
             priority: entry.priority,
             failures: entry.failures,
+            conflicts: entry.conflicts,
             reason: entry.reason,
             waited: now.saturating_sub(entry.time),
         })
@@ -341,8 +346,27 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             entry.failures = entry.failures.saturating_add(1);
             entry.blocked_until = now.saturating_add(wait(entry.failures));
         }
+        entry.conflicts = 0;
         let due = entry.blocked_until.max(now.saturating_add(at_least));
         self.land(slot, Some((due, "retry")), priority, now);
+        due
+    }
+
+    /// Ends the flight of a key that lost against somebody else. That is no failure: what is known of those stays as it
+    /// is. It waits as `wait` says of the number of conflicts in a row, and at least `at_least`. Gives the time at which
+    /// it is due.
+    pub fn conflict(
+        &mut self,
+        key: &K,
+        wait: impl FnOnce(u32) -> Duration,
+        at_least: Duration,
+        priority: Option<i32>,
+        now: Duration,
+    ) -> Duration {
+        let Some((slot, entry)) = self.flying(key) else { return now };
+        entry.conflicts = entry.conflicts.saturating_add(1);
+        let due = now.saturating_add(wait(entry.conflicts).max(at_least));
+        self.land(slot, Some((due, "conflict")), priority, now);
         due
     }
 
@@ -358,7 +382,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Ends a flight that did not fail.
     fn finish(&mut self, key: &K, again: Option<Duration>, priority: Option<i32>, now: Duration) {
         if let Some((slot, entry)) = self.flying(key) {
-            entry.failures = 0;
+            (entry.failures, entry.conflicts) = (0, 0);
             entry.blocked_until = Duration::ZERO;
             self.land(slot, again.map(|at| (at, "poll")), priority, now);
         }

@@ -16,6 +16,7 @@ use crate::engine::ControllerState;
 use crate::lease::Standing;
 use crate::manager::Manager;
 use crate::serve::{Page, Pages};
+use crate::source::Backlog;
 
 /// See the module.
 pub(crate) struct Admin {
@@ -47,6 +48,7 @@ impl Admin {
             "version": env!("CARGO_PKG_VERSION"),
             "id": std::process::id(),
             "upSeconds": seconds(self.since.elapsed()),
+            "waitsFor": self.manager.not_ready(),
         })
     }
 
@@ -84,18 +86,23 @@ fn watch(report: &CacheReport) -> Value {
     json!({
         "scope": report.scope.to_string(), "version": report.scope.resource.gvk.version, "synced": synced,
         "revision": revision, "objects": report.objects, "bytes": report.bytes, "lagSeconds": report.lag.map(seconds),
-        "skipped": skipped, "trouble": trouble.as_ref().map(ToString::to_string),
+        "skipped": skipped, "undecodable": report.undecodable, "trouble": trouble.as_ref().map(ToString::to_string),
     })
 }
 
 fn controller(state: &ControllerState) -> Value {
     let source = |(scope, state): &(crate::scope::Scope, CacheState)| json!({ "scope": scope.to_string(), "synced": state.synced });
     let flight = |(key, running): &(String, std::time::Duration)| json!({ "key": key, "seconds": seconds(*running) });
+    let backlog = |(source, backlog): &(String, Backlog)| {
+        let Backlog { waiting, oldest, folded } = backlog;
+        json!({ "source": source, "waiting": waiting, "oldestSeconds": oldest.map(seconds), "folded": folded })
+    };
     json!({
         "name": state.name, "sources": state.sources.iter().map(source).collect::<Vec<_>>(),
         "waitsFor": state.waits_for, "workers": state.workers, "failure": state.failure.as_ref().map(ToString::to_string),
         "ready": state.ready, "waiting": state.waiting, "oldestSeconds": state.oldest.map(seconds),
         "inFlight": state.in_flight.iter().map(flight).collect::<Vec<_>>(),
+        "mailboxes": state.backlogs.iter().map(backlog).collect::<Vec<_>>(),
     })
 }
 

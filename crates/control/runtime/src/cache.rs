@@ -1,93 +1,62 @@
 //! What is known about the objects of one scope, kept by one writer and read by everybody.
 //!
 //! ```text
-//! watch of each namespace ─► one writer ─► store (bytes) ─► handlers: old and new
-//!                                             │
-//!                   get, list, index, typed ◄─┘
+//! watch of each part ─► (union) ─► store (bytes) ─► handlers: old and new
+//!                                    │
+//!          get, list, index, typed ◄─┘
 //! ```
 //!
 //! [`Informers`] gives out [`Cache`]s: one watch and one copy per [`Scope`], however many controllers read it. It
 //! starts with the first handle and stops when the last is dropped. A kind that is missing or forbidden is a state
 //! that can be seen ([`Cache::state`]), tried again, and never in the way of other kinds. Objects are kept as their JSON
-//! without `managedFields`; views decode late ([`Cache::typed`]) or never.
+//! without `managedFields`; views decode late ([`Cache::typed`]) or never. Who does not want to hold a kind open reads it
+//! [lazily](Lazy).
 
+mod complaints;
+mod feed;
 mod index;
 mod informers;
+#[cfg(all(test, feature = "shuttle"))]
+mod interleavings;
 mod keep;
+mod lazy;
+mod page;
+mod progress;
 mod report;
 mod store;
+mod union;
 mod view;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, PoisonError};
 
 use concert_api::{Object, ObjectKey, OwnerReference};
-use tokio::sync::watch;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use index::{Find, Index};
-pub use informers::{Informers, KindSettings, Narrowing};
+pub use informers::{Informers, KindSettings, Narrowing, Selectors};
 pub use keep::Transform;
+pub use lazy::Lazy;
+pub use page::Pages;
+pub use progress::CacheState;
 pub use report::CacheReport;
 pub use store::{Change, Origin, Verb};
 pub use view::{Undecodable, View};
 
-use crate::client::Client;
 use crate::scope::Scope;
-use crate::watch::{Event, Subject, Trouble, Watch};
+use crate::sync::{Mutex, RwLock, watch};
+use complaints::Complaints;
+use feed::Feeding;
 use index::Postings;
 use informers::Spawner;
+use progress::Progress;
 use store::Store;
+use union::Union;
 use view::Memo;
 
 /// So many writes are remembered until they are seen; with more, the oldest is trusted to have arrived.
 const EXPECTED: usize = 1024;
-
-/// How far a cache is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CacheState {
-    /// Whether a list has been complete once.
-    pub synced: bool,
-    /// Every change up to this revision has been seen; 0 where revisions are not numbers.
-    pub revision: u64,
-    /// Why nothing arrives at the moment.
-    pub trouble: Option<Trouble>,
-    /// How many objects could not be read and were skipped.
-    pub skipped: u64,
-    /// Whether a list is arriving: what is known may be older than its revision says.
-    pub listing: bool,
-    /// When anything was heard from the server last.
-    pub heard: Option<Instant>,
-}
-
-/// How far the watches of a cache are, by namespace; the empty one is all of them.
-#[derive(Debug, Default)]
-struct Progress {
-    feeds: BTreeMap<String, CacheState>,
-}
-
-impl Progress {
-    fn sum(&self) -> CacheState {
-        let feeds = || self.feeds.values();
-        CacheState {
-            synced: !self.feeds.is_empty() && feeds().all(|feed| feed.synced),
-            revision: feeds().map(|feed| feed.revision).min().unwrap_or(0),
-            trouble: feeds().find_map(|feed| feed.trouble.clone()),
-            skipped: feeds().map(|feed| feed.skipped).sum(),
-            listing: feeds().any(|feed| feed.listing),
-            heard: feeds().map(|feed| feed.heard).min().flatten(),
-        }
-    }
-
-    /// Whether what happened in a namespace up to a revision has been seen.
-    fn has_seen(&self, namespace: &str, revision: u64) -> bool {
-        let feed = self.feeds.get(namespace).or_else(|| self.feeds.get(""));
-        feed.is_some_and(|feed| feed.synced && !feed.listing && feed.revision >= revision)
-    }
-}
 
 type Handler = Arc<dyn Fn(&Change) + Send + Sync>;
 
@@ -97,10 +66,13 @@ struct Shared {
     /// Locked while a change is applied and handed out, and while a handler joins: none misses a change or sees it twice.
     handlers: Mutex<Handlers>,
     progress: watch::Sender<Progress>,
-    /// What stops the watch of each namespace.
-    feeds: Mutex<BTreeMap<String, CancellationToken>>,
+    /// The watches that are running.
+    feeds: Mutex<Feeding>,
+    /// Where watches may show the same object.
+    union: Option<Mutex<Union>>,
     spawner: Spawner,
     memo: Memo,
+    complaints: Complaints,
     /// What was written and has perhaps not been seen.
     expected: Mutex<BTreeMap<ObjectKey, u64>>,
     /// What was deleted and is perhaps still known, by uid.
@@ -122,6 +94,7 @@ struct Alive(Arc<Shared>);
 impl Drop for Alive {
     fn drop(&mut self) {
         self.0.stop.cancel();
+        self.0.spawner.prune();
     }
 }
 
@@ -249,7 +222,8 @@ impl Cache {
         self.until(|progress| progress.sum().synced).await;
     }
 
-    /// Resolves when every change of a namespace up to `revision` has been seen.
+    /// Resolves when every change of a namespace up to `revision` has been seen; at once where nobody looks, or does any
+    /// more.
     pub async fn reaches(&self, namespace: &str, revision: u64) {
         self.until(|progress| progress.has_seen(namespace, revision)).await;
     }
@@ -261,13 +235,16 @@ impl Cache {
         }
     }
 
+    /// Whether every object of a namespace is shown at the moment.
+    pub(crate) fn shows(&self, namespace: &str) -> bool {
+        self.shared().progress.borrow().shows(namespace)
+    }
+
     /// Something of this version was written and should be seen soon. Where nobody looks, it is not waited for.
     pub(crate) fn expect(&self, key: ObjectKey, revision: u64) {
-        let progress = self.shared().progress.borrow();
-        if !progress.feeds.contains_key("") && !progress.feeds.contains_key(&*key.namespace) {
+        if !self.shared().progress.borrow().covers(&key.namespace) {
             return;
         }
-        drop(progress);
         let mut expected = self.shared().expected.lock().unwrap_or_else(PoisonError::into_inner);
         let floor = expected.entry(key).or_default();
         *floor = revision.max(*floor);
@@ -288,9 +265,14 @@ impl Cache {
         }
     }
 
-    /// Whether an object that was deleted is still known as if it had not been.
-    fn shows_ghost(&self, key: &ObjectKey, uid: &str) -> bool {
-        self.get(key).is_some_and(|known| known.uid() == uid && !known.is_deleting())
+    /// Resolves when an object that was deleted is no longer known as if it had not been.
+    async fn shows_no_ghost(&self, key: &ObjectKey, uid: &str) {
+        let mut progress = self.shared().progress.subscribe();
+        while self.get(key).is_some_and(|known| known.uid() == uid && !known.is_deleting()) {
+            if progress.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// Resolves when it is complete and shows what is expected of some keys.
@@ -305,7 +287,7 @@ impl Cache {
             gone.iter().filter(|(key, _)| concerns(key)).map(|(key, uid)| (key.clone(), uid.clone())).collect()
         };
         for (key, uid) in gone {
-            self.until(|_| !self.shows_ghost(&key, &uid)).await;
+            self.shows_no_ghost(&key, &uid).await;
             self.shared().expected_gone.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
         }
         for (key, revision) in wanted {
@@ -314,14 +296,6 @@ impl Cache {
             if expected.get(&key) == Some(&revision) {
                 expected.remove(&key);
             }
-        }
-    }
-
-    /// Watches other namespaces from now on. What was known of those that are left is deleted, for handlers too; the
-    /// [`Scope`] stays as it was asked for. Without effect on a cache of all namespaces.
-    pub fn set_namespaces(&self, namespaces: &BTreeSet<String>) {
-        if !self.scope().namespaces.is_empty() {
-            self.shared().follow(namespaces);
         }
     }
 
@@ -348,130 +322,5 @@ impl std::fmt::Debug for Cache {
 impl std::fmt::Debug for Subscription {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Subscription({}, {})", self.cache.scope(), self.id)
-    }
-}
-
-impl Shared {
-    /// Has exactly these namespaces watched, each by a task of its own. None means all of them at once.
-    fn follow(self: &Arc<Self>, namespaces: &BTreeSet<String>) {
-        let all = BTreeSet::from([String::new()]);
-        let wanted = if self.scope.namespaces.is_empty() { &all } else { namespaces };
-        let mut feeds = self.feeds.lock().unwrap_or_else(PoisonError::into_inner);
-        let left: Vec<String> = feeds.keys().filter(|namespace| !wanted.contains(*namespace)).cloned().collect();
-        for namespace in left {
-            if let Some(stop) = feeds.remove(&namespace) {
-                stop.cancel();
-            }
-            self.leave(&namespace);
-        }
-        for namespace in wanted {
-            if !feeds.contains_key(namespace) {
-                let stop = self.stop.child_token();
-                self.progress.send_modify(|progress| {
-                    progress.feeds.insert(namespace.clone(), CacheState::default());
-                });
-                feeds.insert(namespace.clone(), stop.clone());
-                let (shared, namespace) = (Arc::clone(self), namespace.clone());
-                let name = format!("watch {}", self.scope);
-                self.spawner.spawn(name, move |client| shared.run(client, namespace, stop));
-            }
-        }
-    }
-
-    fn leave(&self, namespace: &str) {
-        let handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
-        let changes = self.store.write().unwrap_or_else(PoisonError::into_inner).leave(namespace);
-        handlers.tell(&changes);
-        self.progress.send_modify(|progress| {
-            progress.feeds.remove(namespace);
-        });
-    }
-
-    /// The one writer of a namespace: takes events until it is stopped.
-    async fn run(self: Arc<Self>, client: Client, namespace: String, stop: CancellationToken) {
-        let Scope { resource, form, .. } = self.scope.clone();
-        let subject = Subject { resource, selection: self.scope.selection(&namespace), form };
-        let mut watch = Watch::new(client, subject);
-        loop {
-            tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                event = watch.next() => self.write(&namespace, event, &stop),
-            }
-        }
-    }
-
-    fn write(&self, namespace: &str, event: Event, stop: &CancellationToken) {
-        let note = |change: &dyn Fn(&mut CacheState)| self.note(namespace, stop, change);
-        let seen: Option<u64> = match &event {
-            Event::Trouble(trouble) => {
-                tracing::warn!(scope = %self.scope, trouble = %trouble, "watch is in trouble");
-                return note(&|state| state.trouble = Some(trouble.clone()));
-            }
-            Event::Skipped(why) => return self.skip(namespace, stop, why),
-            Event::Complete(at) | Event::Progress(at) => at.parse().ok(),
-            Event::Applied(arrived) | Event::Deleted(arrived) => arrived.glance.resource_version.parse().ok(),
-            Event::Reset => {
-                note(&|state| state.listing = true);
-                None
-            }
-            Event::Listed(_) => None,
-        };
-        let complete = matches!(event, Event::Complete(_));
-        self.hand_out(namespace, event, stop);
-        if seen.is_some() || complete {
-            note(&|state| {
-                state.synced |= complete;
-                state.listing &= !complete;
-                state.trouble = None;
-                // A list says how far it is; a server that lost its history may be less far than before.
-                let before = if complete { 0 } else { state.revision };
-                state.revision = before.max(seen.unwrap_or(0));
-            });
-        }
-    }
-
-    fn skip(&self, namespace: &str, stop: &CancellationToken, why: &str) {
-        tracing::warn!(scope = %self.scope, why, "object skipped: it cannot be read");
-        self.note(namespace, stop, &|state| state.skipped += 1);
-    }
-
-    fn hand_out(&self, namespace: &str, event: Event, stop: &CancellationToken) {
-        let handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
-        // Who was told to leave a namespace meanwhile brings nothing back.
-        if stop.is_cancelled() {
-            return;
-        }
-        let began = Instant::now();
-        let applied = self.store.write().unwrap_or_else(PoisonError::into_inner).apply(namespace, event);
-        let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.decoding.fetch_add(took, Ordering::Relaxed);
-        match applied {
-            Ok(changes) => handlers.tell(&changes),
-            Err(why) => self.skip(namespace, stop, &why.to_string()),
-        }
-    }
-
-    /// Who was told to leave a namespace has nothing more to say of it: another one may look at it by now.
-    fn note(&self, namespace: &str, stop: &CancellationToken, change: &dyn Fn(&mut CacheState)) {
-        self.progress.send_modify(|progress| {
-            if let Some(state) = progress.feeds.get_mut(namespace).filter(|_| !stop.is_cancelled()) {
-                state.heard = Some(Instant::now());
-                change(state);
-            }
-        });
-    }
-}
-
-impl Handlers {
-    fn tell(&self, changes: &[Change]) {
-        for change in changes {
-            for handler in self.by_id.values() {
-                // Whoever panics misses this change; the others, and the watch, go on.
-                if catch_unwind(AssertUnwindSafe(|| handler(change))).is_err() {
-                    tracing::error!(key = %change.key, "a handler of a cache panicked");
-                }
-            }
-        }
     }
 }

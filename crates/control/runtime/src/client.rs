@@ -11,6 +11,7 @@ mod gate;
 mod lanes;
 mod limit;
 mod retry;
+mod settings;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -32,14 +33,14 @@ use tower::{BoxError, Layer, Service};
 pub use connect::{ConnectError, Source};
 pub use error::{Answer, ApiError};
 pub use gate::Attempt;
+pub use settings::FieldValidation;
 
-use crate::metrics::Metrics;
 use crate::objects::Patch;
 use crate::resource::{Resource, escape};
 use crate::scope::Form;
 use ask::Ask;
 use gate::GateLayer;
-use limit::Limit;
+use settings::Settings;
 
 /// How long a request may take, its answer included.
 pub const DEADLINE: Duration = Duration::from_secs(30);
@@ -59,16 +60,6 @@ pub struct Client {
     in_pages: Arc<AtomicBool>,
     /// What the server has warned of already.
     warnings: Arc<Mutex<BTreeSet<String>>>,
-}
-
-#[derive(Clone)]
-struct Settings {
-    host: String,
-    field_manager: String,
-    deadline: Duration,
-    retries: bool,
-    limit: Option<Arc<Limit>>,
-    metrics: Option<Metrics>,
 }
 
 /// What a list is limited to. Everything by default.
@@ -105,7 +96,8 @@ pub struct Preconditions {
 struct Page<'a> {
     #[serde(default)]
     metadata: PageMeta,
-    #[serde(borrow, default)]
+    /// May be null, but is always there: what has no items is no list, and must not be taken for an empty one.
+    #[serde(borrow, deserialize_with = "Deserialize::deserialize")]
     items: Option<Vec<&'a RawValue>>,
 }
 
@@ -151,48 +143,8 @@ impl Client {
     }
 
     fn assemble(kube: kube::Client, world: World, host: String) -> Self {
-        let field_manager = "concert".to_owned();
-        let settings =
-            Arc::new(Settings { host, field_manager, deadline: DEADLINE, retries: false, limit: None, metrics: None });
+        let settings = Arc::new(Settings::new(host));
         Self { kube, world, settings, in_pages: Arc::default(), warnings: Arc::default() }
-    }
-
-    fn with(self, change: impl FnOnce(&mut Settings)) -> Self {
-        let mut settings = Settings::clone(&self.settings);
-        change(&mut settings);
-        Self { settings: Arc::new(settings), ..self }
-    }
-
-    /// The same client, writing in another manager's name (`concert` by default).
-    #[must_use]
-    pub fn with_field_manager(self, name: impl Into<String>) -> Self {
-        self.with(|settings| settings.field_manager = name.into())
-    }
-
-    /// The same client with another deadline per request ([`DEADLINE`] by default).
-    #[must_use]
-    pub fn with_deadline(self, deadline: Duration) -> Self {
-        self.with(|settings| settings.deadline = deadline)
-    }
-
-    /// The same client, trying again what is safe to try again, as long as there is time: reads, and writes that the server
-    /// did not take.
-    #[must_use]
-    pub fn with_retries(self) -> Self {
-        self.with(|settings| settings.retries = true)
-    }
-
-    /// The same client, sending at most so many requests per second, and so many at once; clones share the limit. There is
-    /// none by default: API servers protect themselves, and know better.
-    #[must_use]
-    pub fn with_limit(self, per_second: f64, burst: u32) -> Self {
-        self.with(|settings| settings.limit = Some(Arc::new(Limit::new(per_second, burst))))
-    }
-
-    /// The same client, counting its requests in `rest_client_requests_total`.
-    #[must_use]
-    pub fn with_metrics(self, metrics: &Metrics) -> Self {
-        self.with(|settings| settings.metrics = Some(metrics.clone()))
     }
 
     /// The world it acts in.
@@ -250,6 +202,20 @@ impl Client {
         }
     }
 
+    /// One object with its `managedFields`, as a tree; `None` if there is none of that name.
+    ///
+    /// # Errors
+    /// As [`Client::get`].
+    pub async fn get_whole(&self, resource: &Resource, key: &ObjectKey) -> Result<Option<Value>, ApiError> {
+        let action = format!("get {} {key}", resource.group_resource());
+        let ask = Ask::new(Method::GET, resource.path(key, None), action.clone());
+        match self.send(ask).await {
+            Ok(body) => serde_json::from_slice(&body).map(Some).map_err(|error| unreadable(&action, false, &error)),
+            Err(error) if error.is_not_found() && !error.is_kind_missing() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// All objects of a kind, page by page at one revision.
     ///
     /// # Errors
@@ -257,7 +223,7 @@ impl Client {
     pub async fn list(&self, resource: &Resource, selection: &Selection) -> Result<Listing, ApiError> {
         let (mut objects, mut token) = (Vec::new(), String::new());
         loop {
-            let page = self.list_page(resource, selection, Form::Full, &token).await?;
+            let page = self.list_page(resource, selection, Form::Full, &token, PAGE).await?;
             for item in page.items {
                 let object = Object::lean(&item, &resource.gvk);
                 let action = format!("list {}", resource.group_resource());
@@ -277,9 +243,10 @@ impl Client {
         selection: &Selection,
         form: Form,
         token: &str,
+        size: usize,
     ) -> Result<RawPage, ApiError> {
         let mut query = selection.query();
-        query.push(format!("limit={PAGE}"));
+        query.push(format!("limit={size}"));
         if !token.is_empty() {
             query.push(format!("continue={}", escape(token)));
         }
@@ -309,6 +276,19 @@ impl Client {
         let action = format!("create {} {}", resource.group_resource(), resource.key(namespace, name));
         let path = self.writing(resource.collection(namespace));
         self.object(resource, None, Ask::new(Method::POST, path, action).json(object)).await
+    }
+
+    /// Asks the server something by creating an object that it answers and does not keep, such as a TokenReview or a
+    /// SubjectAccessReview: the answer as it is.
+    ///
+    /// # Errors
+    /// As [`Client::create`].
+    pub async fn review(&self, resource: &Resource, question: &Value) -> Result<Value, ApiError> {
+        let namespace = concert_api::meta::text(question, "namespace");
+        let action = format!("create {}", resource.group_resource());
+        let path = self.writing(resource.collection(namespace));
+        let answer = self.send(Ask::new(Method::POST, path, action.clone()).json(question)).await?;
+        serde_json::from_slice(&answer).map_err(|error| unreadable(&action, true, &error))
     }
 
     /// Asks something of an object by creating a subresource of it, such as `token`, `eviction` or `binding`: the answer as it
@@ -398,7 +378,8 @@ impl Client {
     /// # Errors
     /// As [`Client::delete`].
     pub async fn delete_all(&self, resource: &Resource, selection: &Selection) -> Result<(), ApiError> {
-        let path = format!("{}?{}", resource.collection(&selection.namespace), selection.query().join("&"));
+        let query: Vec<String> = selection.query().into_iter().chain(self.dry_run()).collect();
+        let path = format!("{}?{}", resource.collection(&selection.namespace), query.join("&"));
         let action = format!("delete all {}", resource.group_resource());
         self.send(Ask::new(Method::DELETE, path, action)).await.map(drop)
     }
@@ -419,6 +400,9 @@ impl Client {
         }
         if let Some(revision) = &preconditions.resource_version {
             options["preconditions"]["resourceVersion"] = revision.as_str().into();
+        }
+        if self.is_dry() {
+            options["dryRun"] = json!(["All"]);
         }
         let action = format!("delete {} {key}", resource.group_resource());
         self.send(Ask::new(Method::DELETE, resource.path(key, None), action).json(&options)).await.map(drop)
@@ -497,10 +481,6 @@ impl Client {
     /// The server turned out not to.
     pub(crate) fn list_in_pages(&self) {
         self.in_pages.store(true, Ordering::Relaxed);
-    }
-
-    fn writing(&self, path: String) -> String {
-        format!("{path}?fieldManager={}", escape(&self.settings.field_manager))
     }
 
     async fn object(&self, resource: &Resource, part: Option<&str>, ask: Ask<'_>) -> Result<Object, ApiError> {

@@ -1,5 +1,7 @@
 //! A controller: what it listens to, and what it does about it.
 
+mod builder;
+
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,18 +12,23 @@ use concert_queue::{Backoff, Desk, Intake, RateLimiter, Settings, priority};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use builder::Builder;
 
 use crate::cache::{CacheState, Informers};
-use crate::cluster::Cluster;
-use crate::engine::KeyFilter;
+use crate::engine::{Election, KeyFilter, Term};
 use crate::floors::Freshness;
 use crate::metrics::{Metrics, Snapshot};
-use crate::reconciler::{AnyReconciler, Key, Reconciler};
+use crate::reconciler::{AnyReconciler, Key};
 use crate::resource::Resource;
 use crate::scope::Scope;
-use crate::source::{Sink, Sources, Watching};
-use crate::trigger::{Mapping, Predicate, Priorities, Role, Trigger, WhenMissing};
+use crate::source::{Backlog, Ground, Sink, Sources, Watching};
+use crate::trigger::Trigger;
 use crate::worker::{Failing, Workers};
+
+/// controller-runtime's: what an event did not tell is noticed within a day.
+const RESYNC: Duration = Duration::from_secs(10 * 3600);
 
 /// What is wrong with a controller's description.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -101,14 +108,15 @@ pub struct ControllerDefaults {
     /// What a panic of a reconcile ends.
     pub panics: Panics,
     /// How long sources may take to be complete before that is an error: one that is told, and, for sources that
-    /// [must be there](WhenMissing::Fail), one that ends the controller.
+    /// [must be there](crate::WhenMissing::Fail), one that ends the controller.
     pub sync_timeout: Duration,
-    /// How often every object is looked at again although nothing changed; never if `None`. controller-runtime: 10 h.
+    /// How often every object is looked at again although nothing changed; never if `None`.
     pub resync: Option<Duration>,
 }
 
 impl Default for ControllerDefaults {
-    /// controller-runtime's, where it has such: one worker, 5 ms to 1000 s, 2 minutes to be complete.
+    /// controller-runtime's, where it has such: one worker, 5 ms to 1000 s, 2 minutes to be complete, everything looked
+    /// at again every 10 hours.
     fn default() -> Self {
         Self {
             workers: 1,
@@ -120,7 +128,7 @@ impl Default for ControllerDefaults {
             slow_after: Duration::from_secs(60),
             panics: Panics::Fence,
             sync_timeout: Duration::from_secs(120),
-            resync: None,
+            resync: Some(RESYNC),
         }
     }
 }
@@ -135,6 +143,7 @@ pub struct Controller<K: Key = ObjectKey> {
 /// What was said about a controller; where nothing was, the defaults hold.
 struct Description<K: Key> {
     own: Option<Resource>,
+    election: Election,
     triggers: Vec<Trigger<K>>,
     limiter: Option<Box<dyn RateLimiter<K>>>,
     workers: Option<usize>,
@@ -144,15 +153,6 @@ struct Description<K: Key> {
     slow_after: Option<Duration>,
     panics: Option<Panics>,
     sync_timeout: Option<Duration>,
-}
-
-/// Describes a [`Controller`].
-#[must_use]
-pub struct Builder<K: Key = ObjectKey> {
-    name: String,
-    description: Description<K>,
-    everywhere: Vec<Predicate>,
-    fault: Option<BuildError>,
 }
 
 impl Controller {
@@ -167,6 +167,7 @@ impl<K: Key> Controller<K> {
     pub fn of_keys(name: impl Into<String>) -> Builder<K> {
         let description = Description {
             own: None,
+            election: Election::default(),
             triggers: Vec::new(),
             limiter: None,
             workers: None,
@@ -186,6 +187,10 @@ impl<K: Key> Controller<K> {
         &self.name
     }
 
+    pub(crate) fn election(&self) -> Election {
+        self.description.election
+    }
+
     /// Opens its caches and connects triggers to a queue. From here on the queue fills.
     pub(crate) fn warm(
         self,
@@ -193,6 +198,7 @@ impl<K: Key> Controller<K> {
         metrics: &Metrics,
         defaults: &ControllerDefaults,
         ours: Option<KeyFilter>,
+        tracker: TaskTracker,
     ) -> Warm<K> {
         let Self { name, description, reconciler } = self;
         let counted = metrics.controller(&name);
@@ -204,15 +210,23 @@ impl<K: Key> Controller<K> {
         let intake = Arc::new(Intake::new(desk, workers, move || started.elapsed()));
         let freshness = Arc::new(Freshness::new(informers.client().clone()));
         let (failing, sink) = (Failing::default(), Sink::new(Arc::clone(&intake), counted.clone(), priority::EVENT));
-        let sources =
-            Sources::new(Arc::clone(&name), informers.clone(), sink.clone(), Arc::clone(&freshness), failing.clone());
-        for mut trigger in description.triggers {
-            trigger.resync = trigger.resync.or(defaults.resync);
+        let sources = Sources::new(Ground {
+            controller: Arc::clone(&name),
+            informers: informers.clone(),
+            sink: sink.clone(),
+            freshness: Arc::clone(&freshness),
+            failing: failing.clone(),
+            resync: defaults.resync,
+        });
+        for trigger in description.triggers {
             sources.add(trigger);
         }
-        let observed = Arc::new((Arc::clone(&intake), Arc::clone(&sources), counted.clone()));
-        metrics
-            .observe(&format!("controller {name}"), move |_| observed.2.observe(&snapshot(&observed.0, &observed.1)));
+        let observed = (Arc::clone(&intake), Arc::clone(&sources), counted.clone(), Arc::clone(&name));
+        metrics.observe(&format!("controller {name}"), move |metrics| {
+            let (intake, sources, counted, name) = &observed;
+            counted.observe(&snapshot(intake, sources));
+            metrics.mailboxes(name, &sources.backlogs());
+        });
         let live = Arc::new(Live { intake: Arc::clone(&intake), sources, sink, count: watch::Sender::new(workers) });
         let workers = Workers {
             name,
@@ -227,6 +241,7 @@ impl<K: Key> Controller<K> {
             world: informers.client().world().clone(),
             failing,
             ours,
+            tracker,
         };
         Warm { workers, live, sync_timeout: description.sync_timeout.unwrap_or(defaults.sync_timeout) }
     }
@@ -287,6 +302,8 @@ pub(crate) trait AnyLive: Any + Send + Sync {
     /// How many keys are ready, and how many wait.
     fn depth(&self) -> (usize, usize);
     fn oldest(&self) -> Option<Duration>;
+    /// What the mappings that may take their time have not done yet.
+    fn backlogs(&self) -> Vec<(String, Backlog)>;
     /// Has all that is known start turns of these keys.
     fn replay(&self, keys: &KeyFilter);
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
@@ -319,6 +336,10 @@ impl<K: Key> AnyLive for Live<K> {
 
     fn oldest(&self) -> Option<Duration> {
         self.intake.look(|desk, now| desk.queue().oldest(now))
+    }
+
+    fn backlogs(&self) -> Vec<(String, Backlog)> {
+        self.sources.backlogs()
     }
 
     fn replay(&self, keys: &KeyFilter) {
@@ -368,6 +389,13 @@ impl<K: Key> std::fmt::Debug for Handle<K> {
     }
 }
 
+impl<K: Key> Live<K> {
+    /// Ends the sources of a controller that will not run.
+    pub(crate) fn end(&self) {
+        self.sources.end();
+    }
+}
+
 /// Ends the sources of a controller when it ends, however that comes about. Whoever looks at it still holds it; its watches
 /// need not go on for that.
 struct EndsSources<K: Key>(Arc<Live<K>>);
@@ -388,26 +416,29 @@ impl<K: Key> Warm<K> {
         self.workers.failing.clone()
     }
 
-    /// Waits for every source, then for `go`, then works until `cancel` or until it [fails](Self::failing), then drains.
-    /// While `go` does not hold, nothing is worked on; turns that have begun are ended where they are.
-    pub(crate) async fn run(self, go: watch::Receiver<bool>, cancel: CancellationToken) {
+    /// Waits for every source, then for a term in which it may work, then works until `cancel` or until it
+    /// [fails](Self::failing), then drains. At the end of the term, turns that have begun are ended where they are.
+    pub(crate) async fn run(self, mut term: watch::Receiver<Term>, cancel: CancellationToken) {
         let Self { workers, live, sync_timeout } = self;
         let (failing, workers) = (workers.failing.clone(), Arc::new(workers));
         let _ends_whatever_happens = EndsSources(Arc::clone(&live));
         loop {
             let ready = async {
                 match live.sources.synced(sync_timeout).await {
-                    Ok(()) => becomes(go.clone(), true).await,
-                    Err(error) => failing.fail(error),
+                    Ok(()) => begins(&mut term).await,
+                    Err(error) => {
+                        failing.fail(error);
+                        0
+                    }
                 }
             };
-            tokio::select! {
+            let number = tokio::select! {
                 biased;
                 () = cancel.cancelled() => return,
                 () = failing.failed() => return,
-                () = ready => {}
-            }
-            if failing.why().is_some() || !work(&workers, &live, &go, &cancel).await {
+                number = ready => number,
+            };
+            if failing.why().is_some() || !work(&workers, &live, (&term, number), &cancel).await {
                 return;
             }
         }
@@ -418,12 +449,12 @@ impl<K: Key> Warm<K> {
 async fn work<K: Key>(
     workers: &Arc<Workers<K>>,
     live: &Live<K>,
-    go: &watch::Receiver<bool>,
+    (term, number): (&watch::Receiver<Term>, u64),
     cancel: &CancellationToken,
 ) -> bool {
     tracing::info!(controller = %workers.name, workers = *live.count.borrow(), "controller started");
     let over = cancel.child_token();
-    let working = Arc::clone(workers).run(live.count.subscribe(), over.clone(), becomes(go.clone(), false));
+    let working = Arc::clone(workers).run(live.count.subscribe(), over.clone(), (term.clone(), number));
     // Nothing new comes in once it is told to stop, while what is in flight still reads the caches.
     let silence = async {
         tokio::select! {
@@ -443,165 +474,11 @@ async fn work<K: Key>(
     halted
 }
 
-/// Resolves when it is so; never if whoever says it is gone.
-async fn becomes(mut state: watch::Receiver<bool>, wanted: bool) {
-    if state.wait_for(|now| *now == wanted).await.is_err() {
-        std::future::pending::<()>().await;
-    }
-}
-
-impl Builder {
-    /// The kind whose objects it reconciles.
-    pub fn for_(mut self, scope: impl Into<Scope>) -> Self {
-        let scope = scope.into();
-        if self.description.own.replace(scope.resource.clone()).is_some() {
-            self.fault(BuildError::TwoKinds);
-        }
-        self.on(Trigger::kind_as(scope, Mapping::own(), Role::For))
-    }
-
-    /// A kind whose objects it creates: a change reconciles the controlling owner.
-    pub fn owns(mut self, scope: impl Into<Scope>) -> Self {
-        let Some(own) = self.description.own.clone() else {
-            self.fault(BuildError::OwnsWithoutFor);
-            return self;
-        };
-        self.on(Trigger::kind_as(scope.into(), Mapping::controller(own), Role::Owns))
-    }
-
-    /// A change of what was named last with [`owns`](Self::owns) reconciles every owner, not only the controlling one.
-    pub fn any_owner(mut self) -> Self {
-        match (&self.description.own, self.description.triggers.last_mut()) {
-            (Some(own), Some(trigger)) if trigger.role == Role::Owns => trigger.mapping = Mapping::owners(own.clone()),
-            _ => self.fault(BuildError::AnyOwnerWithoutOwns),
-        }
-        self
-    }
-}
-
-impl<K: Key> Builder<K> {
-    fn fault(&mut self, fault: fn(String) -> BuildError) {
-        self.fault.get_or_insert(fault(self.name.clone()));
-    }
-
-    /// Listens to anything.
-    pub fn on(mut self, trigger: Trigger<K>) -> Self {
-        self.description.triggers.push(trigger);
-        self
-    }
-
-    /// Any other kind: `mapping` says which keys a change concerns.
-    pub fn watches(self, scope: impl Into<Scope>, mapping: Mapping<K>) -> Self {
-        self.on(Trigger::kind(scope, mapping))
-    }
-
-    /// Says something about the source that was named last.
-    fn qualify(mut self, say: impl FnOnce(&mut Trigger<K>)) -> Self {
-        match self.description.triggers.last_mut() {
-            Some(trigger) => say(trigger),
-            None => self.fault(BuildError::WhenWithoutSource),
-        }
-        self
-    }
-
-    /// Changes of the source named last matter only if `predicate` holds.
-    pub fn when(self, predicate: Predicate) -> Self {
-        self.qualify(|trigger| trigger.predicates.push(predicate))
-    }
-
-    /// What happens if the kind named last is missing or forbidden; it waits by default.
-    pub fn when_missing(self, missing: WhenMissing) -> Self {
-        self.qualify(|trigger| trigger.missing = missing)
-    }
-
-    /// The kind named last is that of another cluster than the process's own.
-    pub fn in_cluster(self, cluster: &Cluster) -> Self {
-        self.qualify(|trigger| trigger.informers = Some(cluster.informers().clone()))
-    }
-
-    /// How urgent the keys of the source named last are.
-    pub fn priorities(self, priorities: Priorities) -> Self {
-        self.qualify(|trigger| trigger.priorities = priorities)
-    }
-
-    /// Every object of the kind named last is looked at again once in this time.
-    pub fn resync(self, period: Duration) -> Self {
-        self.qualify(|trigger| trigger.resync = Some(period))
-    }
-
-    /// Changes of any source matter only if `predicate` holds.
-    pub fn when_all(mut self, predicate: Predicate) -> Self {
-        self.everywhere.push(predicate);
-        self
-    }
-
-    /// How many keys are reconciled at a time, and at least one.
-    pub fn workers(mut self, workers: usize) -> Self {
-        self.description.workers = Some(workers.max(1));
-        self
-    }
-
-    /// How long failing keys wait.
-    pub fn backoff(self, base: Duration, max: Duration) -> Self {
-        self.limiter(Backoff { base, max })
-    }
-
-    /// Who decides how long failing keys wait; see [`limiter`](concert_queue::limiter).
-    pub fn limiter(mut self, limiter: impl RateLimiter<K> + 'static) -> Self {
-        self.description.limiter = Some(Box::new(limiter));
-        self
-    }
-
-    /// After so many failures in a row a key is given up until something changes, and counted as failed for good.
-    pub fn max_tries(mut self, tries: u32) -> Self {
-        self.description.max_tries = Some(tries.max(1));
-        self
-    }
-
-    /// How often the key that has been ready longest is passed over by more urgent ones at most, less one; 0 = for ever.
-    pub fn ageing(mut self, ageing: u32) -> Self {
-        self.description.ageing = Some(ageing);
-        self
-    }
-
-    /// How long one reconcile may take.
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.description.timeout = Some(timeout);
-        self
-    }
-
-    /// When a reconcile that is still running is reported for the first time.
-    pub fn slow_after(mut self, slow_after: Duration) -> Self {
-        self.description.slow_after = Some(slow_after);
-        self
-    }
-
-    /// What a panic of a reconcile ends.
-    pub fn panics(mut self, panics: Panics) -> Self {
-        self.description.panics = Some(panics);
-        self
-    }
-
-    /// How long sources may take to be complete before that is an error.
-    pub fn sync_timeout(mut self, timeout: Duration) -> Self {
-        self.description.sync_timeout = Some(timeout);
-        self
-    }
-
-    /// Completes it with what it does.
-    ///
-    /// # Errors
-    /// The description does not make sense.
-    pub fn run(mut self, reconciler: impl Reconciler<K>) -> Result<Controller<K>, BuildError> {
-        if self.description.triggers.is_empty() {
-            self.fault(BuildError::NoSource);
-        }
-        if let Some(fault) = self.fault {
-            return Err(fault);
-        }
-        for trigger in &mut self.description.triggers {
-            trigger.predicates.extend(self.everywhere.iter().cloned());
-        }
-        Ok(Controller { name: self.name.into(), description: self.description, reconciler: Arc::new(reconciler) })
+/// Resolves when there is a term in which one may work, with its number; never if whoever says it is gone.
+async fn begins(term: &mut watch::Receiver<Term>) -> u64 {
+    let begun = term.wait_for(|term| term.go).await.ok().map(|term| term.number);
+    match begun {
+        Some(number) => number,
+        None => std::future::pending().await,
     }
 }

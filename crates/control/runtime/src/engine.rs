@@ -1,6 +1,6 @@
 //! Starts and stops controllers while the process runs.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -8,12 +8,14 @@ use std::time::Duration;
 use futures::FutureExt;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::cache::{CacheState, Informers};
-use crate::controller::{AnyLive, Controller, ControllerDefaults, ControllerError, Handle, Live};
+use crate::controller::{AnyLive, Controller, ControllerDefaults, ControllerError, Handle, Live, Warm};
 use crate::metrics::Metrics;
 use crate::reconciler::Key;
 use crate::scope::Scope;
+use crate::source::Backlog;
 use crate::tasks::TaskGroup;
 use crate::worker::panic_text;
 
@@ -50,6 +52,8 @@ pub struct ControllerState {
     pub oldest: Option<Duration>,
     /// The keys being reconciled, and for how long.
     pub in_flight: Vec<(String, Duration)>,
+    /// What waits for mappings that may take their time, by the name of their source.
+    pub backlogs: Vec<(String, Backlog)>,
     /// Why it ended by itself, if it did.
     pub failure: Option<ControllerError>,
 }
@@ -64,6 +68,7 @@ impl ControllerState {
 
 struct Running {
     live: Arc<dyn AnyLive>,
+    election: Election,
     stop: CancellationToken,
     ended: CancellationToken,
     failure: Option<ControllerError>,
@@ -71,12 +76,57 @@ struct Running {
 
 struct State {
     controllers: BTreeMap<String, Running>,
+    /// Names of controllers that are being added.
+    reserved: BTreeSet<String>,
     /// Failures that nobody has asked for yet.
     failures: VecDeque<ControllerError>,
     defaults: ControllerDefaults,
     tasks: TaskGroup,
     ours: Option<KeyFilter>,
     stopped: bool,
+}
+
+/// From one [`Engine::stand_by`] to the next. What began in one term never goes on in another, however quickly they
+/// follow each other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Term {
+    pub(crate) number: u64,
+    /// Whether workers may work.
+    pub(crate) go: bool,
+}
+
+/// Whether a controller works only while the process leads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Election {
+    #[default]
+    Needed,
+    /// It works in every replica, on all keys.
+    Unneeded,
+}
+
+/// Those who work under the same conditions.
+#[derive(Clone)]
+struct Lane {
+    term: watch::Sender<Term>,
+    /// All workers of all terms, until they are gone.
+    workers: TaskTracker,
+}
+
+impl Lane {
+    fn new() -> Self {
+        let workers = TaskTracker::new();
+        // It is waited for when there are none, not when there will be none.
+        workers.close();
+        Self { term: watch::Sender::new(Term::default()), workers }
+    }
+
+    fn go(&self) {
+        self.term.send_modify(|term| term.go = true);
+    }
+
+    fn end_term(&self) {
+        self.term.send_modify(|term| *term = Term { number: term.number + 1, go: false });
+    }
 }
 
 /// Which keys are meant, by their text.
@@ -88,7 +138,8 @@ pub(crate) type KeyFilter = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 pub struct Engine {
     informers: Informers,
     metrics: Metrics,
-    go: watch::Sender<bool>,
+    elected: Lane,
+    unelected: Lane,
     state: Arc<Mutex<State>>,
     failed: Arc<Notify>,
 }
@@ -99,9 +150,10 @@ impl Engine {
     pub fn new(informers: Informers, metrics: Metrics) -> Self {
         let tasks = TaskGroup::new(CancellationToken::new());
         let (controllers, failures, defaults) = (BTreeMap::new(), VecDeque::new(), ControllerDefaults::default());
-        let state = State { controllers, failures, defaults, tasks, ours: None, stopped: false };
-        let (go, failed) = (watch::Sender::new(false), Arc::default());
-        Self { informers, metrics, go, state: Arc::new(Mutex::new(state)), failed }
+        let reserved = BTreeSet::new();
+        let state = State { controllers, reserved, failures, defaults, tasks, ours: None, stopped: false };
+        let (elected, unelected, state) = (Lane::new(), Lane::new(), Arc::new(Mutex::new(state)));
+        Self { informers, metrics, elected, unelected, state, failed: Arc::default() }
     }
 
     /// What controllers that are added from now on do where they do not say otherwise.
@@ -121,15 +173,36 @@ impl Engine {
 
     /// Lets workers begin, of controllers that are there and of those to come.
     pub fn go(&self) {
-        self.go.send_replace(true);
+        self.go_unelected();
+        self.elected.go();
+    }
+
+    /// Lets workers begin of controllers that work [without election](crate::controller::Builder::without_election).
+    pub fn go_unelected(&self) {
+        self.unelected.go();
+    }
+
+    fn lane(&self, election: Election) -> &Lane {
+        match election {
+            Election::Needed => &self.elected,
+            Election::Unneeded => &self.unelected,
+        }
     }
 
     /// Ends every reconcile where it is. Controllers then wait, warm, for the next [`Engine::go`]: for a process that was
     /// deposed and may lead again. Caches and queues go on; keys that were being worked on are queued again, and so is all
-    /// that is known: others have acted meanwhile.
+    /// that is known: others have acted meanwhile. When the last reconcile has ended, [`Engine::at_rest`] tells. Controllers
+    /// that need no election go on.
     pub fn stand_by(&self) {
-        self.go.send_replace(false);
+        self.elected.end_term();
         self.replay(|_| true);
+    }
+
+    /// Resolves when no reconcile of those that only a leader may do runs any more, after [`Engine::stand_by`] or [`Engine::abort`]. One
+    /// that is in a stretch of code that does not wait cannot be ended there; until it comes to its next wait, it may
+    /// still act. What a reconcile started elsewhere (`spawn`, `spawn_blocking`) is not known.
+    pub async fn at_rest(&self) {
+        self.elected.workers.wait().await;
     }
 
     /// Has controllers that are added from now on work only on some keys, by their text. What a filter turns away is not
@@ -138,11 +211,14 @@ impl Engine {
         self.state().ours = Some(Arc::new(keys));
     }
 
-    /// Has every controller look at all of these keys that follow from the objects it knows.
+    /// Has every controller that needs election look at all of these keys that follow from the objects it knows.
     pub fn replay(&self, keys: impl Fn(&str) -> bool + Send + Sync + 'static) {
         let keys: KeyFilter = Arc::new(keys);
-        let all: Vec<Arc<dyn AnyLive>> =
-            self.state().controllers.values().map(|running| Arc::clone(&running.live)).collect();
+        let all: Vec<Arc<dyn AnyLive>> = {
+            let state = self.state();
+            let elected = state.controllers.values().filter(|running| running.election == Election::Needed);
+            elected.map(|running| Arc::clone(&running.live)).collect()
+        };
         all.iter().for_each(|live| live.replay(&keys));
     }
 
@@ -156,47 +232,49 @@ impl Engine {
     /// # Errors
     /// The name is in use, or the engine was stopped.
     pub fn add<K: Key>(&self, controller: Controller<K>) -> Result<(), EngineError> {
-        let name = controller.name().to_owned();
+        let (name, election) = (controller.name().to_owned(), controller.election());
+        let (reserved, defaults, ours) = self.reserve(&name)?;
+        let ours = ours.filter(|_| election == Election::Needed);
+        // Without the lock: what is known already is mapped here, by code that may ask the engine something.
+        let tracker = self.lane(election).workers.clone();
+        let warm = controller.warm(&self.informers, &self.metrics, &defaults, ours, tracker);
+        let started = self.start(name, election, warm);
+        drop(reserved);
+        started
+    }
+
+    /// Keeps a name for a controller that is about to be added.
+    fn reserve(&self, name: &str) -> Result<(Reserved, ControllerDefaults, Option<KeyFilter>), EngineError> {
         let mut state = self.state();
         if state.stopped {
+            return Err(EngineError::Stopped(name.to_owned()));
+        }
+        if state.controllers.contains_key(name) || !state.reserved.insert(name.to_owned()) {
+            return Err(EngineError::NameInUse(name.to_owned()));
+        }
+        let reserved = Reserved { state: Arc::clone(&self.state), name: name.to_owned() };
+        Ok((reserved, state.defaults.clone(), state.ours.clone()))
+    }
+
+    fn start<K: Key>(&self, name: String, election: Election, warm: Warm<K>) -> Result<(), EngineError> {
+        let mut state = self.state();
+        if state.stopped {
+            drop(state);
+            warm.live().end();
+            self.metrics.forget(&format!("controller {name}"));
             return Err(EngineError::Stopped(name));
         }
-        if state.controllers.contains_key(&name) {
-            return Err(EngineError::NameInUse(name));
-        }
         let (stop, ended) = (state.tasks.token().child_token(), CancellationToken::new());
-        let warm = controller.warm(&self.informers, &self.metrics, &state.defaults, state.ours.clone());
-        let live = warm.live();
-        let guard = ended.clone().drop_guard();
-        let (failing, go, cancel) = (warm.failing(), self.go.subscribe(), stop.clone());
-        let (fell, whose) = (warm.failing(), name.clone());
-        let (of, failures) = (name.clone(), (Arc::downgrade(&self.state), Arc::clone(&self.failed)));
+        let (live, guard) = (warm.live(), ended.clone().drop_guard());
+        let failures = (Arc::downgrade(&self.state), Arc::clone(&self.failed));
+        let term = self.lane(election).term.subscribe();
+        let running = watch_over(name.clone(), warm, term, stop.clone(), failures);
         state.tasks.reap();
         state.tasks.spawn(format!("controller {name}"), async move {
             let _ends_whatever_happens = guard;
-            let fenced = AssertUnwindSafe(warm.run(go, cancel)).catch_unwind();
-            let mut run = std::pin::pin!(fenced.map(|ended| {
-                // A fault of ours, which must not look like health.
-                if let Err(panic) = ended {
-                    let why = format!("it panicked: {}", panic_text(&*panic));
-                    fell.fail(ControllerError::Source { controller: whose.clone(), source_name: "itself".into(), why });
-                }
-            }));
-            let ended = tokio::select! {
-                biased;
-                () = &mut run => true,
-                () = failing.failed() => false,
-            };
-            // Told before it has drained: a turn that never ends must not hold that up.
-            if let Some(error) = failing.why() {
-                tracing::error!(controller = of, error = %error, "controller failed");
-                note(&failures, &of, error);
-            }
-            if !ended {
-                run.await;
-            }
+            running.await;
         });
-        state.controllers.insert(name, Running { live, stop, ended, failure: None });
+        state.controllers.insert(name, Running { live, election, stop, ended, failure: None });
         Ok(())
     }
 
@@ -232,6 +310,7 @@ impl Engine {
         // Another one of that name may have come while two waited for the end of this.
         if state.controllers.get(name).is_some_and(|running| running.ended.is_cancelled()) {
             self.metrics.forget(&format!("controller {name}"));
+            self.metrics.mailboxes(name, &[]);
             state.controllers.remove(name);
         }
         true
@@ -248,7 +327,7 @@ impl Engine {
         let look = |(name, live, failure): (String, Arc<dyn AnyLive>, Option<ControllerError>)| {
             let ((ready, waiting), oldest) = (live.depth(), live.oldest());
             let (sources, source_names, waits_for) = (live.sources(), live.source_names(), live.awaited());
-            let (workers, in_flight) = (live.workers(), live.in_flight());
+            let (workers, in_flight, backlogs) = (live.workers(), live.in_flight(), live.backlogs());
             ControllerState {
                 name,
                 sources,
@@ -259,6 +338,7 @@ impl Engine {
                 waiting,
                 oldest,
                 in_flight,
+                backlogs,
                 failure,
             }
         };
@@ -283,8 +363,11 @@ impl Engine {
         }
     }
 
-    /// Ends everything where it is: for a process whose time to drain is over, or that no longer leads.
+    /// Ends everything where it is: for a process whose time to drain is over, or that no longer leads. When the last
+    /// reconcile has ended, [`Engine::at_rest`] tells.
     pub fn abort(&self) {
+        self.elected.end_term();
+        self.unelected.end_term();
         let mut state = self.state();
         state.stopped = true;
         state.tasks = TaskGroup::new(CancellationToken::new());
@@ -301,8 +384,54 @@ impl Engine {
     }
 }
 
+/// A name that is kept.
+struct Reserved {
+    state: Arc<Mutex<State>>,
+    name: String,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).reserved.remove(&self.name);
+    }
+}
+
+/// Where failures are told.
+type Failures = (Weak<Mutex<State>>, Arc<Notify>);
+
+/// Runs a controller to its end, and tells if that came by itself.
+async fn watch_over<K: Key>(
+    name: String,
+    warm: Warm<K>,
+    term: watch::Receiver<Term>,
+    cancel: CancellationToken,
+    failures: Failures,
+) {
+    let (failing, fell) = (warm.failing(), warm.failing());
+    let mut run = std::pin::pin!(AssertUnwindSafe(warm.run(term, cancel)).catch_unwind().map(|ended| {
+        // A fault of ours, which must not look like health.
+        if let Err(panic) = ended {
+            let why = format!("it panicked: {}", panic_text(&*panic));
+            fell.fail(ControllerError::Source { controller: name.clone(), source_name: "itself".into(), why });
+        }
+    }));
+    let ended = tokio::select! {
+        biased;
+        () = &mut run => true,
+        () = failing.failed() => false,
+    };
+    // Told before it has drained: a turn that never ends must not hold that up.
+    if let Some(error) = failing.why() {
+        tracing::error!(controller = name, error = %error, "controller failed");
+        note(&failures, &name, error);
+    }
+    if !ended {
+        run.await;
+    }
+}
+
 /// Writes down that a controller failed, and wakes whoever waits for that.
-fn note((state, failed): &(Weak<Mutex<State>>, Arc<Notify>), controller: &str, error: ControllerError) {
+fn note((state, failed): &Failures, controller: &str, error: ControllerError) {
     let Some(state) = state.upgrade() else { return };
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(running) = state.controllers.get_mut(controller) {

@@ -4,7 +4,7 @@
 //! seen at least that revision, and if it takes too long reads live.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use concert_api::{Object, ObjectKey};
@@ -12,6 +12,7 @@ use concert_api::{Object, ObjectKey};
 use crate::cache::Cache;
 use crate::client::{ApiError, Client};
 use crate::scope::Scope;
+use crate::sync::{Mutex, RwLock};
 
 /// How long a turn waits for the cache before it reads live.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -68,7 +69,7 @@ impl<K: Ord + Clone> Freshness<K> {
                 continue;
             }
             listens = true;
-            if cache.scope().shows(&namespace) {
+            if cache.shows(&namespace) {
                 let floor = floors.entry(key.clone()).or_default().entry((*source, namespace.to_string())).or_default();
                 *floor = (*floor).max(revision);
             }

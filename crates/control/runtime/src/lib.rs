@@ -84,6 +84,7 @@ mod scope;
 pub mod serve;
 pub mod shards;
 pub mod source;
+mod sync;
 pub mod tasks;
 pub mod telemetry;
 pub mod trigger;
@@ -91,11 +92,12 @@ pub mod watch;
 mod worker;
 
 pub use cache::{
-    Cache, CacheReport, CacheState, Change, Find, Index, Informers, KindSettings, Narrowing, Origin, Transform,
-    Undecodable, Verb, View,
+    Cache, CacheReport, CacheState, Change, Find, Index, Informers, KindSettings, Lazy, Narrowing, Origin, Pages,
+    Selectors, Transform, Undecodable, Verb, View,
 };
-pub use client::{ApiError, Client, ConnectError, Listing, Preconditions, Selection, Source};
+pub use client::{ApiError, Client, ConnectError, FieldValidation, Listing, Preconditions, Selection, Source};
 pub use cluster::{Cluster, ClusterError, Clusters, Mapper};
+pub use concert_derive::Apply;
 pub use concert_queue::{Backoff, Outcome, RateLimiter, limiter, priority};
 pub use controller::{BuildError, Controller, ControllerDefaults, ControllerError, Handle, Panics};
 pub use engine::{ControllerState, Engine, EngineError};
@@ -103,17 +105,28 @@ pub use events::{EventKind, Recorder};
 pub use lease::{Lease, LeaseError, LeaseSettings, Standing};
 pub use manager::{Grace, HeldUp, Manager, ManagerError, ManagerSettings, OnLost, Phase, Runnable, Stop, repeatable};
 pub use metrics::Metrics;
-pub use objects::{Done, Objects, OwnError, Owner, Ownership, Patch, PatchError, set_owner};
+pub use objects::{
+    Apply, Conditioned, Done, Finalizers, Held, ObjectPages, Objects, OwnError, Owner, Ownership, Patch, PatchError,
+    set_owner,
+};
 pub use reconciler::{Key, ReconcileError, Reconciler, Request, reconcile_fn, reconcile_keys_fn};
 pub use resource::Resource;
-pub use scope::{Form, Scope};
-pub use serve::{Endpoint, Probes, ServeError};
+pub use scope::{Form, Namespaces, Part, Place, Scope};
+pub use serve::{CertificateFiles, Endpoint, Probes, Security, ServeError};
 pub use shards::{ShardSettings, Shards};
-pub use source::{Channel, EventSource, Sink, Watching};
+pub use source::{Backlog, Channel, EventSource, Sink, Watching};
 pub use tasks::TaskGroup;
 pub use trigger::{Mapping, Predicate, Priorities, Trigger, WhenMissing};
 pub use watch::Trouble;
 pub use worker::TurnId;
+
+/// What `#[derive(Apply)]` writes stands on.
+#[doc(hidden)]
+pub mod __apply {
+    pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    pub use kube::Resource;
+    pub use serde::{self, Deserialize, Serialize};
+}
 
 /// An error with its sources, each said once.
 #[must_use]

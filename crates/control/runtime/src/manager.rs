@@ -59,7 +59,7 @@ struct Parts {
     probes: Probes,
     shards: Option<Shards>,
     standing: watch::Sender<Standing>,
-    board: Board,
+    board: Arc<Board>,
     /// Until it runs.
     teller: Mutex<Option<Teller>>,
 }
@@ -72,6 +72,7 @@ impl Manager {
         let (cluster, teller) = Cluster::new("", client, settings.caches.clone(), &metrics, &settings.name);
         let clusters = Clusters::new(&settings.name, metrics.clone());
         let engine = Engine::new(cluster.informers().clone(), metrics.clone());
+        engine.set_defaults(settings.controllers.clone());
         let shards = settings.shards.as_ref().map(|settings| Shards::new(settings.count));
         if let Some(shards) = shards.clone() {
             engine.only(move |key| shards.owns(key));
@@ -85,7 +86,7 @@ impl Manager {
             probes: Probes::default(),
             shards,
             standing: watch::Sender::default(),
-            board: Board::default(),
+            board: Arc::default(),
             teller: Mutex::new(Some(teller)),
         }));
         endpoints::add_checks(&manager);
@@ -206,6 +207,12 @@ impl Manager {
     #[must_use]
     pub fn recorder(&self) -> &Recorder {
         self.0.cluster.recorder()
+    }
+
+    /// The components that hold up the start of the next phase: they have not said that they are ready.
+    #[must_use]
+    pub fn not_ready(&self) -> Vec<String> {
+        self.0.board.not_ready()
     }
 
     /// The shards that this process holds, if keys are shared out.

@@ -4,6 +4,7 @@
 //! value that can be foreseen begins at zero.
 
 mod house;
+mod mailboxes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,6 +20,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
 use house::HouseFamilies;
+use mailboxes::MailboxFamilies;
 
 /// controller-runtime's buckets of reconcile times, in seconds.
 const RECONCILE_BUCKETS: [f64; 40] = [
@@ -110,6 +112,7 @@ struct Families {
     longest: Family<OfQueue, Seconds>,
     retries: Family<OfQueue, Counter>,
     backoffs: Family<OfQueue, Counter>,
+    conflicts: Family<OfController, Counter>,
     oldest: Family<OfQueue, Seconds>,
     waiting_sources: Family<OfController, Gauge>,
     requests: Family<Requested, Counter>,
@@ -121,6 +124,7 @@ struct Inner {
     observers: Mutex<BTreeMap<String, Observer>>,
     families: Families,
     house: HouseFamilies,
+    mailboxes: MailboxFamilies,
 }
 
 /// The metrics of a process. Cheap to clone.
@@ -162,6 +166,7 @@ impl Metrics {
             longest: Family::default(),
             retries: Family::default(),
             backoffs: Family::default(),
+            conflicts: Family::default(),
             oldest: Family::default(),
             waiting_sources: Family::default(),
             requests: Family::default(),
@@ -169,7 +174,10 @@ impl Metrics {
         };
         let (mut registry, house) = (registered(&families), HouseFamilies::default());
         house.register(&mut registry);
-        Self(Arc::new(Inner { registry: Mutex::new(registry), observers: Mutex::default(), families, house }))
+        let mailboxes = MailboxFamilies::default();
+        mailboxes.register(&mut registry);
+        let (registry, observers) = (Mutex::new(registry), Mutex::default());
+        Self(Arc::new(Inner { registry, observers, families, house, mailboxes }))
     }
 
     /// Adds a metric of one's own. Counters get `_total` appended to their names.
@@ -219,6 +227,7 @@ impl Metrics {
             max_concurrent: families.max_concurrent.get_or_create_owned(&of),
             active: families.active.get_or_create_owned(&of),
             waiting_sources: families.waiting_sources.get_or_create_owned(&of),
+            conflicts: families.conflicts.get_or_create_owned(&of),
             adds: families.adds.get_or_create_owned(&queue),
             retries: families.retries.get_or_create_owned(&queue),
             backoffs: families.backoffs.get_or_create_owned(&queue),
@@ -279,6 +288,11 @@ fn registered(families: &Families) -> Registry {
     registry.register("workqueue_retries", "Keys added with a delay", families.retries.clone());
     registry.register("concert_workqueue_backoffs", "Turns tried again because they failed", families.backoffs.clone());
     registry.register(
+        "concert_reconcile_conflicts",
+        "Turns that lost against another writer and were tried again at once; counted as requeue, not as error",
+        families.conflicts.clone(),
+    );
+    registry.register(
         "concert_workqueue_oldest_seconds",
         "Since when the oldest key is ready",
         families.oldest.clone(),
@@ -318,6 +332,7 @@ struct Own {
     adds: Counter,
     retries: Counter,
     backoffs: Counter,
+    conflicts: Counter,
     queue_seconds: Histogram,
     work_seconds: Histogram,
     unfinished: Seconds,
@@ -357,6 +372,11 @@ impl ControllerMetrics {
     /// A key comes back because its turn failed.
     pub(crate) fn backed_off(&self) {
         self.own.backoffs.inc();
+    }
+
+    /// A turn lost against another writer.
+    pub(crate) fn conflicted(&self) {
+        self.own.conflicts.inc();
     }
 
     pub(crate) fn finished(&self, result: Result, took: Duration) {

@@ -4,29 +4,42 @@
 //! informers.objects::<Deployment>()   reads from the cache; after its own write waits for the cache, at most 2 s, then asks
 //! client.objects::<Deployment>()      reads from the server
 //! client.objects_of(resource)         kinds that are not known at compile time: K is serde_json::Value
+//! objects.lazily(idle)                opens the cache with the first read, closes it when nobody has read for a while
+//! objects.if_opened()                 reads what others have open, and says so if nobody has
+//! objects.in_namespace("a")           a layer: names without a namespace are in this one, others are refused
 //! ```
 
+mod apply;
+mod conditions;
+mod finalizers;
 mod own;
+mod pages;
 mod patch;
+mod reads;
+mod upsert;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use concert_api::{LabelSelector, Object, ObjectKey, meta};
-use concert_merge::drop_nulls;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+pub use apply::Apply;
+pub use conditions::{Condition, Conditioned, condition};
+pub use finalizers::{Finalizers, Held};
 pub use own::{OwnError, Owner, Ownership, add_finalizer, has_finalizer, owns, remove_finalizer, set_owner};
+pub use pages::ObjectPages;
 pub use patch::{Patch, PatchError};
+pub use upsert::Done;
 
 use crate::cache::{Cache, Informers};
 use crate::client::{ApiError, Client, Preconditions, Selection};
 use crate::reconciler::{Key, Request};
 use crate::resource::Resource;
-use crate::scope::Form;
+use reads::Reads;
 
 /// How long a read waits for the cache to show what was written before it asks the server.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -36,22 +49,15 @@ type Witness = dyn Fn(&Object) + Send + Sync;
 pub struct Objects<K = Value> {
     client: Client,
     resource: Resource,
-    cache: Option<Cache>,
+    reads: Reads,
+    /// The one that names are in.
+    namespace: Option<Arc<str>>,
     subresource: Option<Arc<str>>,
     /// Told what was written: the turn in which it is used.
     witness: Option<Arc<Witness>>,
+    /// Single objects are read from the server, because the turn found that the cache cannot be believed.
+    doubtful: bool,
     kind: PhantomData<fn() -> K>,
-}
-
-/// What [`Objects::create_or_update`] did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Done {
-    /// There was none.
-    Created,
-    /// It was different.
-    Updated,
-    /// It was as it should be; nothing was sent.
-    Unchanged,
 }
 
 impl Client {
@@ -61,13 +67,13 @@ impl Client {
     where
         K::Scope: 'static,
     {
-        Objects::new(self.clone(), Resource::of::<K>(), None)
+        Objects::new(self.clone(), Resource::of::<K>(), Reads::Live)
     }
 
     /// Objects of a kind found at run time, read from the server.
     #[must_use]
     pub fn objects_of(&self, resource: Resource) -> Objects<Value> {
-        Objects::new(self.clone(), resource, None)
+        Objects::new(self.clone(), resource, Reads::Live)
     }
 }
 
@@ -79,24 +85,29 @@ impl Informers {
         K::Scope: 'static,
     {
         let resource = Resource::of::<K>();
-        let cache = self.cache(resource.clone());
-        Objects::new(self.client().clone(), resource, Some(cache))
+        Objects::new(self.client().clone(), resource.clone(), Reads::cached(self, resource))
     }
 
     /// Objects of a kind found at run time, read from the cache of all of them, which is opened for it.
     #[must_use]
     pub fn objects_of(&self, resource: Resource) -> Objects<Value> {
-        let cache = self.cache(resource.clone());
-        Objects::new(self.client().clone(), resource, Some(cache))
+        Objects::new(self.client().clone(), resource.clone(), Reads::cached(self, resource))
     }
 }
 
 impl<K> Objects<K> {
-    fn new(client: Client, resource: Resource, cache: Option<Cache>) -> Self {
+    fn new(client: Client, resource: Resource, reads: Reads) -> Self {
         let client = client.with_retries();
-        // A cache of metadata cannot stand for whole objects: who writes back what it gives would erase the rest.
-        let cache = cache.filter(|cache| cache.scope().form == Form::Full);
-        Self { client, resource, cache, subresource: None, witness: None, kind: PhantomData }
+        Self {
+            client,
+            resource,
+            reads,
+            namespace: None,
+            subresource: None,
+            witness: None,
+            doubtful: false,
+            kind: PhantomData,
+        }
     }
 
     /// The kind.
@@ -105,23 +116,69 @@ impl<K> Objects<K> {
         &self.resource
     }
 
-    /// The cache that it reads from.
+    /// The cache that it reads from; `None` if it reads from the server, or has none open.
     #[must_use]
-    pub fn cache(&self) -> Option<&Cache> {
-        self.cache.as_ref()
+    pub fn cache(&self) -> Option<Cache> {
+        self.reads.opened()
     }
 
-    /// The same, as part of a turn: the next turn of its key sees what this one wrote, and is not started by it.
+    /// The same, as part of a turn: the next turn of its key sees what this one wrote, and is not started by it. In a turn
+    /// that follows several conflicts in a row, single objects are read from the server.
     #[must_use]
     pub fn within<Q: Key>(&self, turn: &Request<Q>) -> Self {
-        let (turn, client) = (turn.clone(), self.client.clone());
-        Self { witness: Some(Arc::new(move |written| turn.wrote_through(&client, written))), ..self.clone() }
+        let (turn, client, doubtful) = (turn.clone(), self.client.clone(), turn.stale);
+        Self { doubtful, witness: Some(Arc::new(move |written| turn.wrote_through(&client, written))), ..self.clone() }
     }
 
     /// The same, read from the server.
     #[must_use]
     pub fn live(&self) -> Self {
-        Self { cache: None, ..self.clone() }
+        Self { reads: Reads::Live, ..self.clone() }
+    }
+
+    /// The same, read from a cache that the first read opens, and that is closed when nobody has read for so long.
+    #[must_use]
+    pub fn lazily(&self, idle: Duration) -> Self {
+        Self { reads: self.reads.lazily(idle), ..self.clone() }
+    }
+
+    /// The same, read from the cache as long as somebody else has it open; without one, reads are an error. For who must
+    /// not be the one to start watching a kind.
+    #[must_use]
+    pub fn if_opened(&self) -> Self {
+        Self { reads: self.reads.if_opened(), ..self.clone() }
+    }
+
+    /// The same in one namespace: what names none is in this one, what names another is refused. Without effect on kinds
+    /// that have no namespaces.
+    #[must_use]
+    pub fn in_namespace(&self, namespace: &str) -> Self {
+        let namespace = self.resource.namespaced.then(|| namespace.into());
+        Self { namespace, ..self.clone() }
+    }
+
+    /// The same through another client of the same server: with another field manager, as a dry run.
+    #[must_use]
+    pub fn through(&self, change: impl FnOnce(Client) -> Client) -> Self {
+        Self { client: change(self.client.clone()), ..self.clone() }
+    }
+
+    /// A key in the one namespace, if there is one.
+    fn placed(&self, key: &ObjectKey) -> Result<ObjectKey, ApiError> {
+        match &self.namespace {
+            Some(own) if key.namespace.is_empty() => Ok(ObjectKey::new(&**own, &*key.name)),
+            Some(own) if **own != *key.namespace => Err(ApiError::Unsendable {
+                action: format!("reach {} {key}", self.resource.group_resource()),
+                why: format!("this client is for namespace \"{own}\""),
+            }),
+            Some(_) | None => Ok(key.clone()),
+        }
+    }
+
+    /// A selection in the one namespace, if there is one.
+    fn selected(&self, selection: &Selection) -> Result<Selection, ApiError> {
+        let namespace = self.placed(&ObjectKey::new(&*selection.namespace, ""))?.namespace;
+        Ok(Selection { namespace: namespace.to_string(), ..selection.clone() })
     }
 
     /// The status of the same: writes change nothing else.
@@ -138,9 +195,10 @@ impl<K> Objects<K> {
     /// server.
     #[must_use]
     pub fn part<T>(&self, name: &str) -> Objects<T> {
-        let Self { client, resource, witness, .. } = self.clone();
+        let Self { client, resource, namespace, witness, .. } = self.clone();
         let subresource = Some(name.into());
-        Objects { client, resource, cache: None, subresource, witness, kind: PhantomData }
+        let (reads, doubtful, kind) = (Reads::Live, false, PhantomData);
+        Objects { client, resource, reads, namespace, subresource, witness, doubtful, kind }
     }
 
     fn subresource_name(&self) -> Option<&str> {
@@ -154,10 +212,13 @@ impl<K> Objects<K> {
 
     /// Remembers what was written.
     fn wrote(&self, written: &Object) {
+        if self.client.is_dry() {
+            return;
+        }
         if let Some(witness) = &self.witness {
             witness(written);
         }
-        if let (Some(cache), Some(revision)) = (&self.cache, written.revision()) {
+        if let (Some(cache), Some(revision)) = (self.reads.opened(), written.revision()) {
             cache.expect(written.key(), revision);
         }
     }
@@ -175,8 +236,10 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Objects<K> {
     /// # Errors
     /// It does not have the shape of the type, or the server had to be asked and did not answer.
     pub async fn get(&self, key: &ObjectKey) -> Result<Option<Arc<K>>, ApiError> {
-        if let Some(cache) = &self.cache
-            && self.catches_up(cache, |written| written == key).await
+        let key = &self.placed(key)?;
+        if !self.doubtful
+            && let Some(cache) = self.reads.cache(&self.resource)?
+            && self.catches_up(&cache, |written| written == key).await
         {
             let action = || format!("read {} {key}", self.resource.group_resource());
             return cache.typed().get(key).map_err(|error| ApiError::undecodable(action(), false, &error.why));
@@ -190,24 +253,30 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Objects<K> {
     /// # Errors
     /// As [`Objects::get`]. A cache cannot select by fields: index it.
     pub async fn list(&self, selection: &Selection) -> Result<Vec<Arc<K>>, ApiError> {
-        let Selection { namespace, labels, fields } = selection;
-        let action = || format!("list {}", self.resource.group_resource());
-        let refuse = |why: String| ApiError::Unsendable { action: action(), why };
-        if let Some(cache) = &self.cache {
-            if !fields.is_empty() {
-                return Err(refuse(format!(
-                    "a cache cannot select by fields ({fields}); use cache().index(), or live()"
-                )));
-            }
-            let selector = LabelSelector::parse(labels).map_err(|error| refuse(error.to_string()))?;
-            if self.catches_up(cache, |_| true).await {
-                let find = if namespace.is_empty() { cache.find() } else { cache.find().in_namespace(namespace) };
-                let found = if labels.is_empty() { find.list() } else { find.labelled(&selector).list() };
-                return Ok(cache.typed().of(&found));
-            }
+        let selection = &self.selected(selection)?;
+        if let Some(found) = self.cached(selection).await? {
+            return Ok(found.0.typed().of(&found.1));
         }
         let listing = self.client.list(&self.resource, selection).await?;
         listing.objects.iter().map(|object| self.decode(object, false).map(Arc::new)).collect()
+    }
+
+    /// What the cache has of a selection; `None` if the server has to be asked.
+    async fn cached(&self, selection: &Selection) -> Result<Option<(Cache, Vec<Arc<Object>>)>, ApiError> {
+        let Selection { namespace, labels, fields } = selection;
+        let action = || format!("list {}", self.resource.group_resource());
+        let refuse = |why: String| ApiError::Unsendable { action: action(), why };
+        let Some(cache) = self.reads.cache(&self.resource)? else { return Ok(None) };
+        if !fields.is_empty() {
+            return Err(refuse(format!("a cache cannot select by fields ({fields}); use cache().index(), or live()")));
+        }
+        let selector = LabelSelector::parse(labels).map_err(|error| refuse(error.to_string()))?;
+        if !self.catches_up(&cache, |_| true).await {
+            return Ok(None);
+        }
+        let find = if namespace.is_empty() { cache.find() } else { cache.find().in_namespace(namespace) };
+        let found = if labels.is_empty() { find.list() } else { find.labelled(&selector).list() };
+        Ok(Some((cache, found)))
     }
 
     fn decode(&self, object: &Object, write: bool) -> Result<K, ApiError> {
@@ -226,6 +295,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Objects<K> {
     /// # Errors
     /// Not found if it is gone; a conflict if the patch is [locked](Patch::locked) and the object has changed.
     pub async fn patch(&self, key: &ObjectKey, patch: &Patch) -> Result<Option<K>, ApiError> {
+        let key = &self.placed(key)?;
         if patch.is_empty() {
             return Ok(None);
         }
@@ -238,9 +308,11 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Objects<K> {
     /// # Errors
     /// A conflict if a precondition does not hold.
     pub async fn delete(&self, key: &ObjectKey, preconditions: &Preconditions) -> Result<bool, ApiError> {
+        let key = &self.placed(key)?;
         match self.client.delete(&self.resource, key, preconditions).await {
             Ok(()) => {
-                self.cache.iter().for_each(|cache| cache.expect_gone(key));
+                let cache = self.reads.opened().filter(|_| !self.client.is_dry());
+                cache.iter().for_each(|cache| cache.expect_gone(key));
                 Ok(true)
             }
             Err(error) if error.is_not_found() && !error.is_kind_missing() => Ok(false),
@@ -253,7 +325,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Objects<K> {
     /// # Errors
     /// As [`Objects::delete`].
     pub async fn delete_all(&self, selection: &Selection) -> Result<(), ApiError> {
-        self.client.delete_all(&self.resource, selection).await
+        self.client.delete_all(&self.resource, &self.selected(selection)?).await
     }
 }
 
@@ -271,7 +343,15 @@ impl<K: Serialize + DeserializeOwned + Send + Sync + 'static> Objects<K> {
             body["kind"] = self.resource.gvk.kind.as_str().into();
         }
         meta::of(&mut body).remove("managedFields");
+        if self.namespace.is_some() {
+            let key = self.placed(&self.key_of(&body))?;
+            meta::set_text(&mut body, "namespace", &*key.namespace);
+        }
         Ok(body)
+    }
+
+    fn key_of(&self, body: &Value) -> ObjectKey {
+        self.resource.key(meta::text(body, "namespace"), meta::text(body, "name"))
     }
 
     /// Creates an object; of a [part](Objects::part), asks for it (a token, an eviction).
@@ -289,7 +369,7 @@ impl<K: Serialize + DeserializeOwned + Send + Sync + 'static> Objects<K> {
     /// Asks something of an object by creating a part of it.
     async fn ask(&self, part: &str, object: &K) -> Result<K, ApiError> {
         let body = self.body(object)?;
-        let key = self.resource.key(meta::text(&body, "namespace"), meta::text(&body, "name"));
+        let key = self.key_of(&body);
         let answer = self.client.create_part(&self.resource, &key, part, &body).await?;
         let action = || format!("read {}/{part} {key}", self.resource.group_resource());
         serde_json::from_value(answer).map_err(|error| ApiError::undecodable(action(), true, &error.to_string()))
@@ -302,49 +382,6 @@ impl<K: Serialize + DeserializeOwned + Send + Sync + 'static> Objects<K> {
     pub async fn replace(&self, object: &K) -> Result<K, ApiError> {
         let object = self.client.replace(&self.resource, &self.body(object)?, self.subresource_name()).await?;
         self.written(&object)
-    }
-
-    /// Server-side apply: what is said becomes so and belongs to us, what we said before and do not say any more goes.
-    /// Takes anything that serializes to a part of the object, the type itself included. With `force`, fields of others
-    /// are taken over; without, they are a conflict.
-    ///
-    /// # Errors
-    /// As [`Objects::create`]; a conflict that names the fields and whose they are.
-    pub async fn apply(&self, object: &impl Serialize, force: bool) -> Result<K, ApiError> {
-        let mut body = self.body(object)?;
-        // Options that are not set are not applied.
-        drop_nulls(&mut body);
-        let key = self.resource.key(meta::text(&body, "namespace"), meta::text(&body, "name"));
-        let object =
-            self.client.patch(&self.resource, &key, &Patch::apply(body, force), self.subresource_name()).await?;
-        self.written(&object)
-    }
-
-    /// Makes an object be as `change` makes it: creates it (from `initial`), replaces it, or does nothing if it is so
-    /// already. `change` may not rename it.
-    ///
-    /// # Errors
-    /// As [`Objects::create`] and [`Objects::replace`]. A conflict means that somebody else was faster: try again later.
-    pub async fn create_or_update(&self, initial: K, change: impl FnOnce(&mut K)) -> Result<(K, Done), ApiError>
-    where
-        K: Clone,
-    {
-        let key_of = |body: &Value| self.resource.key(meta::text(body, "namespace"), meta::text(body, "name"));
-        let key = key_of(&self.body(&initial)?);
-        let known = self.get(&key).await?;
-        let mut wanted = known.as_deref().cloned().unwrap_or(initial);
-        change(&mut wanted);
-        let body = self.body(&wanted)?;
-        if key_of(&body) != key {
-            let action = format!("update {} {key}", self.resource.group_resource());
-            let why = format!("the change would make it {}; it may not be renamed", key_of(&body));
-            return Err(ApiError::Unsendable { action, why });
-        }
-        match known {
-            None => Ok((self.create(&wanted).await?, Done::Created)),
-            Some(known) if self.body(&*known)? == body => Ok((wanted, Done::Unchanged)),
-            Some(_) => Ok((self.replace(&wanted).await?, Done::Updated)),
-        }
     }
 
     /// Adds a finalizer, so that the object stays until it is removed. The object as it is then; `None` if it has the
@@ -386,7 +423,7 @@ impl<K: Serialize + DeserializeOwned + Send + Sync + 'static> Objects<K> {
         if !change(&mut names) {
             return Ok(None);
         }
-        let key = self.resource.key(meta::text(&body, "namespace"), meta::text(&body, "name"));
+        let key = self.key_of(&body);
         if meta::text(&body, "resourceVersion").is_empty() {
             let action = format!("change the finalizers of {} {key}", self.resource.group_resource());
             return Err(ApiError::Unsendable {
@@ -406,9 +443,11 @@ impl<K> Clone for Objects<K> {
         Self {
             client: self.client.clone(),
             resource: self.resource.clone(),
-            cache: self.cache.clone(),
+            reads: self.reads.clone(),
+            namespace: self.namespace.clone(),
             subresource: self.subresource.clone(),
             witness: self.witness.clone(),
+            doubtful: self.doubtful,
             kind: PhantomData,
         }
     }
@@ -416,7 +455,6 @@ impl<K> Clone for Objects<K> {
 
 impl<K> std::fmt::Debug for Objects<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let from = if self.cache.is_some() { "cached" } else { "live" };
-        write!(f, "Objects<{}>({}, {from})", std::any::type_name::<K>(), self.resource)
+        write!(f, "Objects<{}>({}, {})", std::any::type_name::<K>(), self.resource, self.reads.word())
     }
 }

@@ -86,7 +86,7 @@ pub struct Request<K: Key = ObjectKey> {
     pub key: K,
     /// How urgent it was.
     pub priority: i32,
-    /// How many failures in a row came before.
+    /// How many failures in a row came before. Conflicts with other writers are none.
     pub attempt: u32,
     /// Why it was queued.
     pub reason: &'static str,
@@ -94,7 +94,8 @@ pub struct Request<K: Key = ObjectKey> {
     pub id: TurnId,
     pub(crate) freshness: Arc<Freshness<K>>,
     pub(crate) intake: Arc<Intake<K>>,
-    /// Whether the cache did not catch up with our own writes in time.
+    /// Whether the cache cannot be believed: it did not catch up with our own writes in time, or turn after turn met a
+    /// conflict.
     pub(crate) stale: bool,
     pub(crate) stopping: CancellationToken,
 }
@@ -110,7 +111,8 @@ impl<K: Key> Clone for Request<K> {
 }
 
 impl Request {
-    /// The object as it is now: from the cache, or read live where the cache lags behind what we wrote ourselves.
+    /// The object as it is now: from the cache, or read live where the cache lags behind what we wrote ourselves, or
+    /// where turn after turn met a conflict.
     /// `None` if it is gone.
     ///
     /// # Errors
@@ -183,9 +185,12 @@ impl ReconcileError {
         Self { source: source.into(), class, retry_after: None }
     }
 
-    /// Worth another try, after a while that grows.
+    /// Worth another try, after a while that grows. If its cause is that somebody else was faster, it is a
+    /// [conflict](Self::conflict).
     pub fn retry(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::of(Class::Retry, source)
+        let source = source.into();
+        let class = if is_caused_by_conflict(&*source) { Class::Conflict } else { Class::Retry };
+        Self::of(class, source)
     }
 
     /// Not worth another try until something changes.
@@ -235,6 +240,12 @@ impl ReconcileError {
     }
 }
 
+/// However deep somebody wrapped it.
+fn is_caused_by_conflict(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut chain = std::iter::successors(Some(error), |error| error.source());
+    chain.any(|error| error.downcast_ref::<ApiError>().is_some_and(ApiError::is_conflict))
+}
+
 impl From<OwnError> for ReconcileError {
     fn from(error: OwnError) -> Self {
         Self::terminal(error)
@@ -249,8 +260,7 @@ impl From<PatchError> for ReconcileError {
 
 impl From<ApiError> for ReconcileError {
     fn from(error: ApiError) -> Self {
-        let class = if error.is_conflict() { Class::Conflict } else { Class::Retry };
         let retry_after = error.retry_after();
-        Self { retry_after, ..Self::of(class, error) }
+        Self { retry_after, ..Self::retry(error) }
     }
 }

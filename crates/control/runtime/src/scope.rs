@@ -1,9 +1,28 @@
 //! What is watched: a kind, which of its objects, and how much of each.
+//!
+//! ```
+//! # use concert_api::Gvk;
+//! # use concert_runtime::{Resource, Scope};
+//! # let maps = || Resource::namespaced(Gvk::new("", "v1", "ConfigMap"), "configmaps");
+//! // All of namespace a, of b those of the web tier, and of all others those that are shared: one store, three watches.
+//! let scope = Scope::all(maps())
+//!     .in_namespaces(["a"])
+//!     .or(|all| all.in_namespaces(["b"]).labelled("tier=web"))
+//!     .or(|all| all.outside(["a", "b"]).labelled("shared"));
+//! assert_eq!(
+//!     scope.to_string(),
+//!     "configmaps namespace=a or namespace=b labels=tier=web or outside=a,b labels=shared"
+//! );
+//! ```
 
-use std::collections::BTreeSet;
+mod namespaces;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use concert_api::ObjectKey;
+
+pub use namespaces::Namespaces;
 
 use crate::client::Selection;
 use crate::resource::Resource;
@@ -18,19 +37,71 @@ pub enum Form {
     Metadata,
 }
 
+/// Where objects are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Place {
+    /// Anywhere.
+    #[default]
+    Anywhere,
+    /// In this namespace.
+    In(String),
+    /// In all namespaces but these.
+    Outside(BTreeSet<String>),
+    /// In the namespaces of a set that may change.
+    Within(Namespaces),
+}
+
+/// Some of the objects of a kind. All of them by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Part {
+    /// Where they are.
+    pub place: Place,
+    /// A label selector in text form; empty for all.
+    pub labels: String,
+    /// A field selector in text form; empty for all.
+    pub fields: String,
+}
+
 /// What is watched. One cache, and one copy, per scope, however many read it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scope {
     /// The kind.
     pub resource: Resource,
-    /// Only these namespaces, each with a watch of its own; empty for all.
-    pub namespaces: BTreeSet<String>,
-    /// A label selector in text form; empty for all.
-    pub labels: String,
-    /// A field selector in text form; empty for all.
-    pub fields: String,
+    /// Which of its objects: those of any of these, each with a watch of its own (with one per namespace, if it names
+    /// several). An object that is in two of them is kept once.
+    pub parts: BTreeSet<Part>,
     /// How much of each object.
     pub form: Form,
+}
+
+/// What one watch of a scope asks for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Feed {
+    /// One namespace; empty for all.
+    pub(crate) namespace: String,
+    /// All but these, if it is all.
+    outside: BTreeSet<String>,
+    labels: String,
+    fields: String,
+}
+
+impl Feed {
+    /// Whether it would be told of some object of a namespace.
+    pub(crate) fn covers(&self, namespace: &str) -> bool {
+        self.namespace == namespace || (self.namespace.is_empty() && !self.outside.contains(namespace))
+    }
+
+    /// Whether it is told of every object of a namespace.
+    pub(crate) fn shows(&self, namespace: &str) -> bool {
+        self.covers(namespace) && self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    pub(crate) fn selection(&self) -> Selection {
+        let own = Some(self.fields.clone()).filter(|fields| !fields.is_empty());
+        let others = self.outside.iter().map(|namespace| format!("metadata.namespace!={namespace}"));
+        let fields: Vec<String> = own.into_iter().chain(others).collect();
+        Selection { namespace: self.namespace.clone(), labels: self.labels.clone(), fields: fields.join(",") }
+    }
 }
 
 impl Scope {
@@ -39,34 +110,67 @@ impl Scope {
     #[must_use]
     pub fn all(resource: Resource) -> Self {
         let form = if is_secret(&resource) { Form::Metadata } else { Form::Full };
-        Self { resource, namespaces: BTreeSet::new(), labels: String::new(), fields: String::new(), form }
+        Self { resource, parts: BTreeSet::from([Part::default()]), form }
     }
 
     /// One object, in full: the way to follow a Secret that something refers to.
     #[must_use]
     pub fn one(resource: Resource, key: &ObjectKey) -> Self {
-        let namespaces = Some(key.namespace.to_string()).filter(|namespace| !namespace.is_empty());
+        let namespace = Some(key.namespace.to_string()).filter(|namespace| !namespace.is_empty());
         let fields = format!("metadata.name={}", key.name);
-        Self { namespaces: namespaces.into_iter().collect(), fields, form: Form::Full, ..Self::all(resource) }
+        let scope = Self { form: Form::Full, ..Self::all(resource) };
+        scope.in_namespaces(namespace).with_fields(fields)
     }
 
-    /// Only the objects of these namespaces.
+    /// The same parts, each made into others.
+    fn each<I: IntoIterator<Item = Part>>(self, change: impl Fn(Part) -> I) -> Self {
+        Self { parts: self.parts.into_iter().flat_map(change).collect(), ..self }
+    }
+
+    fn at(self, places: &[Place]) -> Self {
+        self.each(|part| places.iter().map(move |place| Part { place: place.clone(), ..part.clone() }))
+    }
+
+    /// Only the objects of these namespaces; of all, if none is named.
     #[must_use]
-    pub fn in_namespaces<N: Into<String>>(mut self, namespaces: impl IntoIterator<Item = N>) -> Self {
-        self.namespaces = namespaces.into_iter().map(Into::into).collect();
-        self
+    pub fn in_namespaces<N: Into<String>>(self, namespaces: impl IntoIterator<Item = N>) -> Self {
+        let places: Vec<Place> = namespaces.into_iter().map(|namespace| Place::In(namespace.into())).collect();
+        self.at(if places.is_empty() { &[Place::Anywhere] } else { &places })
+    }
+
+    /// Only the objects of all other namespaces.
+    #[must_use]
+    pub fn outside<N: Into<String>>(self, namespaces: impl IntoIterator<Item = N>) -> Self {
+        let namespaces: BTreeSet<String> = namespaces.into_iter().map(Into::into).collect();
+        self.at(&[if namespaces.is_empty() { Place::Anywhere } else { Place::Outside(namespaces) }])
+    }
+
+    /// Only the objects of the namespaces that are in a set, as it changes.
+    #[must_use]
+    pub fn within(self, namespaces: &Namespaces) -> Self {
+        self.at(&[Place::Within(namespaces.clone())])
     }
 
     /// Only the objects that this label selector selects.
     #[must_use]
     pub fn labelled(self, selector: impl Into<String>) -> Self {
-        Self { labels: selector.into(), ..self }
+        let labels = selector.into();
+        self.each(|part| [Part { labels: labels.clone(), ..part }])
     }
 
     /// Only the objects that this field selector selects.
     #[must_use]
     pub fn with_fields(self, selector: impl Into<String>) -> Self {
-        Self { fields: selector.into(), ..self }
+        let fields = selector.into();
+        self.each(|part| [Part { fields: fields.clone(), ..part }])
+    }
+
+    /// And those objects of the same kind that `which` makes of all of them.
+    #[must_use]
+    pub fn or(mut self, which: impl FnOnce(Self) -> Self) -> Self {
+        let all = Self { parts: BTreeSet::from([Part::default()]), ..self.clone() };
+        self.parts.extend(which(all).parts);
+        self
     }
 
     /// Only the metadata of the objects.
@@ -75,21 +179,62 @@ impl Scope {
         Self { form: Form::Metadata, ..self }
     }
 
-    /// What one watch of this scope asks for; an empty namespace stands for all.
-    #[must_use]
-    pub(crate) fn selection(&self, namespace: &str) -> Selection {
-        Selection { namespace: namespace.to_owned(), labels: self.labels.clone(), fields: self.fields.clone() }
+    /// The watches that it takes at the moment; `false` if a set of namespaces is not known yet.
+    pub(crate) fn feeds(&self) -> (BTreeSet<Feed>, bool) {
+        let (mut feeds, mut settled) = (BTreeSet::new(), true);
+        for Part { place, labels, fields } in &self.parts {
+            let feed = |namespace: String, outside: BTreeSet<String>| Feed {
+                namespace,
+                outside,
+                labels: labels.clone(),
+                fields: fields.clone(),
+            };
+            match place {
+                _ if !self.resource.namespaced => {
+                    feeds.insert(feed(String::new(), BTreeSet::new()));
+                }
+                Place::Anywhere => {
+                    feeds.insert(feed(String::new(), BTreeSet::new()));
+                }
+                Place::In(namespace) => {
+                    feeds.insert(feed(namespace.clone(), BTreeSet::new()));
+                }
+                Place::Outside(namespaces) => {
+                    feeds.insert(feed(String::new(), namespaces.clone()));
+                }
+                Place::Within(set) => match set.get() {
+                    Some(names) => feeds.extend(names.into_iter().map(|name| feed(name, BTreeSet::new()))),
+                    None => settled = false,
+                },
+            }
+        }
+        (feeds, settled)
     }
 
-    /// Whether an object of this kind in this namespace is sure to be in it.
-    pub(crate) fn shows(&self, namespace: &str) -> bool {
-        let all = self.labels.is_empty() && self.fields.is_empty();
-        all && (self.namespaces.is_empty() || self.namespaces.contains(namespace))
+    /// The sets of namespaces that it follows.
+    #[expect(clippy::mutable_key_type, reason = "a set of namespaces is ordered by its name and identity, which stay")]
+    pub(crate) fn sets(&self) -> BTreeSet<Namespaces> {
+        let set = |part: &Part| match &part.place {
+            Place::Within(set) => Some(set.clone()),
+            Place::Anywhere | Place::In(_) | Place::Outside(_) => None,
+        };
+        self.parts.iter().filter_map(set).collect()
+    }
+
+    /// Whether one object could be shown by two watches.
+    pub(crate) fn overlaps(&self) -> bool {
+        let mut names = BTreeSet::new();
+        let alone = |part: &Part| matches!(&part.place, Place::In(name) if names.insert(name.clone()));
+        self.parts.len() > 1 && !self.parts.iter().all(alone)
     }
 
     /// The data of Secrets are only kept one by one.
     pub(crate) fn discreet(self) -> Self {
-        let one = self.namespaces.len() == 1 && self.fields.starts_with("metadata.name=") && !self.fields.contains(',');
+        let single = self.parts.first().filter(|_| self.parts.len() == 1);
+        let one = single.is_some_and(|part| {
+            let named = part.fields.starts_with("metadata.name=") && !part.fields.contains(',');
+            named && matches!(part.place, Place::In(_))
+        });
         if is_secret(&self.resource) && !one { Self { form: Form::Metadata, ..self } } else { self }
     }
 }
@@ -107,10 +252,27 @@ impl From<Resource> for Scope {
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.resource.group_resource())?;
-        let namespaces = self.namespaces.iter().map(String::as_str).collect::<Vec<_>>().join(",");
-        for (name, value) in [("namespace", &namespaces), ("labels", &self.labels), ("fields", &self.fields)] {
-            if !value.is_empty() {
-                write!(f, " {name}={value}")?;
+        // Namespaces of which the same is asked are told together.
+        let mut groups: BTreeMap<(String, &str, &str), Vec<&str>> = BTreeMap::new();
+        for Part { place, labels, fields } in &self.parts {
+            let (word, name) = match place {
+                Place::Anywhere => (String::new(), ""),
+                Place::In(name) => (" namespace=".to_owned(), name.as_str()),
+                Place::Outside(names) => {
+                    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                    (format!(" outside={}", names.join(",")), "")
+                }
+                Place::Within(set) => (format!(" within={set}"), ""),
+            };
+            groups.entry((word, labels, fields)).or_default().push(name);
+        }
+        for (at, ((word, labels, fields), names)) in groups.into_iter().enumerate() {
+            f.write_str(if at > 0 { " or" } else { "" })?;
+            write!(f, "{word}{}", names.join(","))?;
+            for (name, value) in [("labels", labels), ("fields", fields)] {
+                if !value.is_empty() {
+                    write!(f, " {name}={value}")?;
+                }
             }
         }
         if self.form == Form::Metadata { f.write_str(" metadata") } else { Ok(()) }

@@ -1,5 +1,7 @@
 //! Metrics and probes over HTTP.
 
+mod secure;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -13,9 +15,14 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
+use secure::Secured;
+pub use secure::{CertificateFiles, Security};
+
+use crate::client::Client;
 use crate::metrics::Metrics;
 use crate::tasks::TaskGroup;
 
@@ -49,6 +56,14 @@ pub enum ServeError {
         #[source]
         source: std::io::Error,
     },
+    /// It cannot be secured.
+    #[error("cannot secure {flag}: {why}")]
+    Secure {
+        /// The flag of its address.
+        flag: String,
+        /// What is wrong.
+        why: String,
+    },
     /// It is not for everybody.
     #[error(
         "cannot use {flag}={address}: what is shown there is for this machine only; write 127.0.0.1:PORT, or allow it \
@@ -63,10 +78,11 @@ pub enum ServeError {
 }
 
 /// A listener that is bound but does not answer yet.
-#[derive(Debug)]
 pub struct Endpoint {
+    flag: String,
     listener: TcpListener,
     address: SocketAddr,
+    secured: Option<Arc<Secured>>,
 }
 
 impl Endpoint {
@@ -87,7 +103,7 @@ impl Endpoint {
         let fail = |source| ServeError::Bind { flag: flag.to_owned(), address: address.to_owned(), source };
         let listener = TcpListener::bind(&full).await.map_err(fail)?;
         let address = listener.local_addr().map_err(fail)?;
-        Ok(Some(Self { listener, address }))
+        Ok(Some(Self { flag: flag.to_owned(), listener, address, secured: None }))
     }
 
     /// As [`Endpoint::bind`], but only where nobody on another machine gets to.
@@ -103,6 +119,16 @@ impl Endpoint {
             }
             bound => Ok(bound),
         }
+    }
+
+    /// The same over TLS only, and, if `security` says so, for those only who may by the word of the API server.
+    ///
+    /// # Errors
+    /// The certificate cannot be used.
+    pub fn secured(self, security: Security, client: Client) -> Result<Self, ServeError> {
+        let secured = Secured::new(security, client);
+        let secured = secured.map_err(|why| ServeError::Secure { flag: self.flag.clone(), why })?;
+        Ok(Self { secured: Some(Arc::new(secured)), ..self })
     }
 
     /// Where it listens.
@@ -123,7 +149,7 @@ impl Endpoint {
                 accepted = self.listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
                     Ok((stream, _)) => {
                         let token = connections.token().clone();
-                        connections.spawn("connection", answer(stream, Arc::clone(&pages), token));
+                        connections.spawn("connection", greet(stream, self.secured.clone(), Arc::clone(&pages), token));
                     }
                     // Out of file descriptors, most likely: give others time to return some.
                     Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
@@ -151,12 +177,42 @@ pub struct Page {
     pub text: String,
 }
 
-async fn answer(stream: TcpStream, pages: Arc<impl Pages>, cancel: CancellationToken) {
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Endpoint({}{})", self.address, if self.secured.is_some() { ", secured" } else { "" })
+    }
+}
+
+/// One connection, from its first byte.
+async fn greet(stream: TcpStream, secured: Option<Arc<Secured>>, pages: Arc<impl Pages>, cancel: CancellationToken) {
+    let Some(secured) = secured else { return answer(stream, None, pages, cancel).await };
+    let handshake = tokio::time::timeout(HEADER_TIMEOUT, secured.acceptor().accept(stream));
+    let greeted = tokio::select! {
+        biased;
+        () = cancel.cancelled() => return,
+        greeted = handshake => greeted,
+    };
+    // Who does not speak TLS, or does not trust us, has noticed.
+    if let Ok(Ok(stream)) = greeted {
+        answer(stream, Some(secured), pages, cancel).await;
+    }
+}
+
+async fn answer(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+    secured: Option<Arc<Secured>>,
+    pages: Arc<impl Pages>,
+    cancel: CancellationToken,
+) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let pages = Arc::clone(&pages);
+        let (pages, secured) = (Arc::clone(&pages), secured.clone());
         async move {
             let uri = request.uri();
-            let page = pages.page(uri.path(), uri.query().unwrap_or_default());
+            let refused = match &secured {
+                Some(secured) => secured.admit(request.headers(), uri.path()).await.err(),
+                None => None,
+            };
+            let page = refused.or_else(|| pages.page(uri.path(), uri.query().unwrap_or_default()));
             let page = page.unwrap_or(Page { code: 404, kind: "text/plain", text: "404 page not found\n".into() });
             let mut response = Response::new(Full::new(Bytes::from(page.text)));
             *response.status_mut() = StatusCode::from_u16(page.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

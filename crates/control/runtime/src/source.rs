@@ -11,6 +11,8 @@
 //! mailbox stands between them, with at most one change per object in it.
 
 mod channel;
+#[cfg(all(test, feature = "shuttle"))]
+mod interleavings;
 mod sync;
 
 use std::collections::BTreeMap;
@@ -26,8 +28,8 @@ use concert_queue::{Call, Intake};
 use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 
-pub use channel::Channel;
 pub(crate) use channel::Mailbox;
+pub use channel::{Backlog, Channel};
 
 use crate::cache::{Cache, CacheState, Change, Informers, Origin, Subscription};
 use crate::controller::ControllerError;
@@ -39,9 +41,12 @@ use crate::scope::Scope;
 use crate::tasks::TaskGroup;
 use crate::trigger::{Fire, Listening, Role, Trigger, WhenMissing};
 use crate::worker::Failing;
+use channel::Letter;
 
 /// A resync is spread over its period in at most so many steps.
 const RESYNC_STEPS: usize = 256;
+/// A mapping that has not done with a change so long after it came is behind.
+const BEHIND: Duration = Duration::from_secs(30);
 /// By which share the period of a resync varies, so that processes that started together drift apart.
 const RESYNC_JITTER: f64 = 0.1;
 
@@ -123,13 +128,20 @@ impl<K> std::fmt::Debug for Sink<K> {
     }
 }
 
+/// What all sources of a controller stand on.
+pub(crate) struct Ground<K: Key> {
+    pub(crate) controller: Arc<str>,
+    pub(crate) informers: Informers,
+    pub(crate) sink: Sink<K>,
+    pub(crate) freshness: Arc<Freshness<K>>,
+    pub(crate) failing: Failing,
+    /// How often objects are looked at again where a source does not say.
+    pub(crate) resync: Option<Duration>,
+}
+
 /// The sources of one controller.
 pub(crate) struct Sources<K: Key> {
-    controller: Arc<str>,
-    informers: Informers,
-    sink: Sink<K>,
-    freshness: Arc<Freshness<K>>,
-    failing: Failing,
+    ground: Ground<K>,
     next: AtomicU64,
     /// `None` when the controller has ended: nothing starts any more.
     active: Mutex<Option<BTreeMap<u64, Active<K>>>>,
@@ -142,19 +154,14 @@ struct Active<K: Key> {
     cache: Option<Cache>,
     fire: Arc<Fire<K>>,
     subscription: Option<Subscription>,
+    /// What its mapping has not done yet, where that may take its time.
+    mailbox: Option<Arc<Mailbox>>,
     tasks: TaskGroup,
 }
 
 impl<K: Key> Sources<K> {
-    pub(crate) fn new(
-        controller: Arc<str>,
-        informers: Informers,
-        sink: Sink<K>,
-        freshness: Arc<Freshness<K>>,
-        failing: Failing,
-    ) -> Arc<Self> {
-        let (next, active) = (AtomicU64::new(0), Mutex::new(Some(BTreeMap::new())));
-        Arc::new(Self { controller, informers, sink, freshness, failing, next, active })
+    pub(crate) fn new(ground: Ground<K>) -> Arc<Self> {
+        Arc::new(Self { ground, next: AtomicU64::new(0), active: Mutex::new(Some(BTreeMap::new())) })
     }
 
     fn active(&self) -> MutexGuard<'_, Option<BTreeMap<u64, Active<K>>>> {
@@ -172,55 +179,67 @@ impl<K: Key> Sources<K> {
         if self.active().is_none() {
             return number;
         }
-        let (missing, resync, own) = (trigger.missing, trigger.resync, trigger.role == Role::For);
-        let informers = trigger.informers.clone().unwrap_or_else(|| self.informers.clone());
+        let (missing, own) = (trigger.missing, trigger.role == Role::For);
+        let resync = trigger.resync.or(self.ground.resync).filter(|period| !period.is_zero());
+        let informers = trigger.informers.clone().unwrap_or_else(|| self.ground.informers.clone());
         let (origin, fire) = trigger.split();
         let (name, fire) = (fire.name.clone(), Arc::new(fire));
         let mut tasks = TaskGroup::new(CancellationToken::new());
-        let (mut cache, mut subscription) = (None, None);
+        let (mut cache, mut subscription, mut letters) = (None, None, None);
         let replayed = Arc::clone(&fire);
         match origin {
             Listening::Kind(scope) => {
                 let opened = informers.cache(scope);
                 // Before anything is told: the first turn may write already.
-                self.freshness.join(number, opened.clone(), informers.client().clone(), own);
-                subscription = Some(self.subscribe(&opened, &fire, &mut tasks));
+                self.ground.freshness.join(number, opened.clone(), informers.client().clone(), own);
+                letters = fire.is_slow().then(Arc::<Mailbox>::default);
+                subscription = Some(self.subscribe(&opened, &fire, letters.as_ref(), &mut tasks));
                 if let Some(period) = resync {
                     tasks.spawn("resync", self.resync(opened.clone(), Arc::clone(&fire), period));
                 }
                 cache = Some(opened);
             }
-            Listening::Channel(mailbox) => drop(tasks.spawn("channel", read(mailbox, fire, self.sink.clone()))),
+            Listening::Channel(mailbox) => {
+                letters = Some(Arc::clone(&mailbox));
+                let controller = Arc::clone(&self.ground.controller);
+                drop(tasks.spawn("channel", read(controller, mailbox, fire, self.ground.sink.clone())));
+            }
             Listening::Custom(_, run) => {
-                let sink = self.sink.with_priority(fire.priorities.event);
+                let sink = self.ground.sink.with_priority(fire.priorities.event);
                 drop(tasks.spawn("source", self.watch_over(name.clone(), run, sink)));
             }
         }
-        let added = Active { name, missing, cache, fire: replayed, subscription, tasks };
+        let added = Active { name, missing, cache, fire: replayed, subscription, mailbox: letters, tasks };
         let mut active = self.active();
         match &mut *active {
             Some(active) => drop(active.insert(number, added)),
             // It ended meanwhile; what was begun is dropped outside the lock.
             None => {
                 drop(active);
-                self.freshness.leave(number);
+                self.ground.freshness.leave(number);
                 drop(added);
             }
         }
         number
     }
 
-    fn subscribe(&self, cache: &Cache, fire: &Arc<Fire<K>>, tasks: &mut TaskGroup) -> Subscription {
-        let (sink, quick) = (self.sink.clone(), Arc::clone(fire));
-        if !fire.is_slow() {
+    fn subscribe(
+        &self,
+        cache: &Cache,
+        fire: &Arc<Fire<K>>,
+        mailbox: Option<&Arc<Mailbox>>,
+        tasks: &mut TaskGroup,
+    ) -> Subscription {
+        let (sink, quick) = (self.ground.sink.clone(), Arc::clone(fire));
+        let Some(mailbox) = mailbox.cloned() else {
             return cache.subscribe(move |change| {
                 if quick.matters(change) {
                     sink.put(quick.quick(change), quick.call(change));
                 }
             });
-        }
-        let mailbox = Arc::new(Mailbox::default());
-        tasks.spawn("slow mapping", read(Arc::clone(&mailbox), Arc::clone(fire), sink));
+        };
+        let controller = Arc::clone(&self.ground.controller);
+        tasks.spawn("slow mapping", read(controller, Arc::clone(&mailbox), Arc::clone(fire), sink));
         cache.subscribe(move |change| {
             if quick.matters(change) {
                 mailbox.put(change.clone());
@@ -230,7 +249,7 @@ impl<K: Key> Sources<K> {
 
     /// Looks at every object again, all of them once per period.
     fn resync(&self, cache: Cache, fire: Arc<Fire<K>>, period: Duration) -> impl Future<Output = ()> + Send + use<K> {
-        let (sink, random) = (self.sink.clone(), self.informers.client().world().random.clone());
+        let (sink, random) = (self.ground.sink.clone(), self.ground.informers.client().world().random.clone());
         async move {
             cache.synced().await;
             loop {
@@ -260,7 +279,7 @@ impl<K: Key> Sources<K> {
         run: Box<dyn FnOnce(Sink<K>) -> Running + Send>,
         sink: Sink<K>,
     ) -> impl Future<Output = ()> + Send + use<K> {
-        let (controller, failing) = (self.controller.to_string(), self.failing.clone());
+        let (controller, failing) = (self.ground.controller.to_string(), self.ground.failing.clone());
         async move {
             let ended = AssertUnwindSafe(async { run(sink).await }).catch_unwind().await;
             let why = match ended {
@@ -275,7 +294,7 @@ impl<K: Key> Sources<K> {
     /// Ends a source.
     pub(crate) fn remove(&self, number: u64) {
         let ended = self.active().as_mut().and_then(|active| active.remove(&number));
-        self.freshness.leave(number);
+        self.ground.freshness.leave(number);
         // Outside the lock: it ends a subscription, and perhaps a watch.
         drop(ended);
     }
@@ -284,7 +303,7 @@ impl<K: Key> Sources<K> {
     pub(crate) fn replay(&self, keys: &KeyFilter) {
         for active in self.active().iter_mut().flat_map(BTreeMap::values_mut) {
             let Some(cache) = active.cache.clone() else { continue };
-            let (fire, sink, keys) = (Arc::clone(&active.fire), self.sink.clone(), Arc::clone(keys));
+            let (fire, sink, keys) = (Arc::clone(&active.fire), self.ground.sink.clone(), Arc::clone(keys));
             active.tasks.reap();
             active.tasks.spawn("replay", async move {
                 for object in cache.list() {
@@ -313,7 +332,7 @@ impl<K: Key> Sources<K> {
     /// Ends all sources.
     pub(crate) fn end(&self) {
         let ended = self.active().take();
-        ended.iter().flat_map(BTreeMap::keys).for_each(|number| self.freshness.leave(*number));
+        ended.iter().flat_map(BTreeMap::keys).for_each(|number| self.ground.freshness.leave(*number));
     }
 
     /// The kinds it listens to, and how far each cache is.
@@ -339,13 +358,19 @@ impl<K: Key> Sources<K> {
     /// A source that must be there is not.
     pub(crate) async fn synced(&self, limit: Duration) -> Result<(), ControllerError> {
         let kinds = self.each(|active| Some((active.cache.clone()?, active.missing)));
-        let waits = kinds.into_iter().map(|(cache, missing)| sync::wait(&self.controller, cache, missing, limit));
+        let waits =
+            kinds.into_iter().map(|(cache, missing)| sync::wait(&self.ground.controller, cache, missing, limit));
         futures::future::try_join_all(waits).await.map(drop)
     }
 
     /// The cache of a source, if it has one.
     fn cache(&self, number: u64) -> Option<Cache> {
         self.active().as_ref()?.get(&number)?.cache.clone()
+    }
+
+    /// What the mappings that may take their time have not done yet, by the name of the source.
+    pub(crate) fn backlogs(&self) -> Vec<(String, Backlog)> {
+        self.each(|active| Some((active.name.clone(), active.mailbox.as_ref()?.backlog())))
     }
 
     /// The names of all, in the order they were added.
@@ -363,16 +388,40 @@ fn share(cache: &Cache, after: Option<&ObjectKey>, shares: usize) -> Vec<Arc<Obj
     left
 }
 
-/// Maps what is in a mailbox, at the pace of the mapping.
-async fn read<K: Key>(mailbox: Arc<Mailbox>, fire: Arc<Fire<K>>, sink: Sink<K>) {
+/// Maps what is in a mailbox, at the pace of the mapping. Says once when it falls behind, and again only after it had
+/// caught up.
+async fn read<K: Key>(controller: Arc<str>, mailbox: Arc<Mailbox>, fire: Arc<Fire<K>>, sink: Sink<K>) {
+    let mut behind = false;
     loop {
-        let change = mailbox.next().await;
+        let Letter { change, since } = mailbox.next().await;
         // What came through a cache was judged when it came; events from outside are judged here.
         if change.origin != Origin::External || fire.matters(&change) {
             let call = fire.call(&change);
-            sink.put(fire.map(change).await, call);
+            let mut mapping = std::pin::pin!(fire.map(change));
+            let keys = tokio::select! {
+                biased;
+                keys = &mut mapping => keys,
+                () = tokio::time::sleep_until(since + BEHIND), if !behind => {
+                    behind = true;
+                    fall_behind(&controller, &fire.name, &mailbox);
+                    mapping.await
+                }
+            };
+            sink.put(keys, call);
         }
+        behind &= mailbox.backlog().waiting > 0;
     }
+}
+
+fn fall_behind(controller: &str, source: &str, mailbox: &Mailbox) {
+    let Backlog { waiting, folded, .. } = mailbox.backlog();
+    tracing::warn!(
+        controller,
+        source,
+        waiting,
+        folded,
+        "the mapping of this source is slower than its changes: keys come {BEHIND:?} late or more"
+    );
 }
 
 /// A source that was added to a running controller. Dropping it ends the source.

@@ -300,7 +300,8 @@ impl<K: Key> Trigger<K> {
         Self { missing, ..self }
     }
 
-    /// Every object is looked at again once in this time (a tenth more or less), spread over it, from the cache.
+    /// Every object is looked at again once in this time (a tenth more or less), spread over it, from the cache; never, if
+    /// it is zero.
     #[must_use]
     pub fn resync(self, period: Duration) -> Self {
         Self { resync: Some(period), ..self }

@@ -1,10 +1,11 @@
 //! From list and watch frames to events; resumes, waits and lists anew by itself.
 //!
 //! A [`Watch`] is driven by whoever wants its events: [`Watch::next`] does one step and gives what happened. It owns
-//! no task. Every event passes the world's valve and is written in its journal.
+//! no task, and decides nothing: [`Course`] says what to ask and what an answer means. Every event passes the world's
+//! valve and is written in its journal.
 
+mod course;
 mod frame;
-mod resume;
 
 use std::time::Duration;
 
@@ -15,18 +16,12 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use tokio::time::Instant;
 
-use crate::client::{ApiError, Client, Selection};
+use crate::client::{ApiError, Client, PAGE, Selection};
 use crate::resource::Resource;
 use crate::scope::Form;
+use course::{Course, Happened, Means, Step, WATCH_SECONDS};
 use frame::{Frame, Lines};
-use resume::{Happened, Resume, Step};
 
-/// How long the server is asked to keep a watch open.
-const WATCH_SECONDS: u64 = 290;
-/// A watch that is silent for longer than it could live is dead: the connection was lost without a word.
-const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS + 30);
-/// A list sent as events begins at once; who is silent for longer does not know what was asked.
-const LIST_SILENCE: Duration = Duration::from_secs(30);
 /// How a list is asked for as events: consistent, and closed by a bookmark.
 const LIST_AS_EVENTS: &str = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
 
@@ -86,7 +81,12 @@ pub enum Event {
     /// The watch is in trouble and will try again by itself.
     Trouble(Trouble),
     /// One object cannot be read; the others are not affected.
-    Skipped(String),
+    Skipped {
+        /// What is wrong with it.
+        why: String,
+        /// What was to be an object.
+        bytes: Bytes,
+    },
 }
 
 /// Why a watch delivers nothing at the moment.
@@ -114,20 +114,19 @@ impl std::fmt::Display for Trouble {
 pub struct Watch {
     client: Client,
     subject: Subject,
-    resume: Resume,
-    stage: Stage,
-    /// A list sent as events broke off: the next one is asked for in pages, in case it always does.
-    broken_off: bool,
+    course: Course,
+    open: Open,
 }
 
+/// What is being read.
 #[derive(Debug)]
-enum Stage {
-    /// Ask [`Resume`] what to do.
-    Between,
-    /// A page of a list is being handed out; the token of the next.
-    Paging { items: std::vec::IntoIter<bytes::Bytes>, next: Option<String>, resource_version: String },
-    /// A watch is open.
-    Streaming { body: Body, lines: Lines, since: Instant, last: Instant, listing: bool },
+enum Open {
+    /// Nothing: ask [`Course`] what to do.
+    Nothing,
+    /// A page of a list, the token of the next, and the resourceVersion of all.
+    Page { items: std::vec::IntoIter<Bytes>, next: String, at: String },
+    /// A list as events, or a watch.
+    Stream { body: Body, lines: Lines, since: Instant, last: Instant },
 }
 
 impl Watch {
@@ -135,17 +134,17 @@ impl Watch {
     /// earlier life of this process wrote.
     #[must_use]
     pub fn new(client: Client, subject: Subject) -> Self {
-        let resume = Resume::new(client.world().random.clone());
-        Self { client, subject, resume, stage: Stage::Between, broken_off: false }
+        let course = Course::new(client.world().random.clone());
+        Self { client, subject, course, open: Open::Nothing }
     }
 
     /// What happens next. Never ends. Not cancel-safe: whoever drops this future drops the watch with it.
     pub async fn next(&mut self) -> Event {
         loop {
-            let event = match &mut self.stage {
-                Stage::Between => self.begin().await,
-                Stage::Paging { .. } => self.page().await,
-                Stage::Streaming { .. } => self.frame().await,
+            let event = match &mut self.open {
+                Open::Nothing => self.ask().await,
+                Open::Page { .. } => self.page().await,
+                Open::Stream { .. } => self.frame().await,
             };
             if let Some(event) = event {
                 return event;
@@ -153,28 +152,29 @@ impl Watch {
         }
     }
 
-    async fn begin(&mut self) -> Option<Event> {
-        match self.resume.next() {
+    async fn ask(&mut self) -> Option<Event> {
+        match self.course.next(self.client.lists_as_events()) {
             Step::Wait(wait) => {
                 tokio::time::sleep(wait).await;
                 None
             }
-            Step::List if self.client.lists_as_events() && !self.broken_off => {
-                if let Some(trouble) = self.open(LIST_AS_EVENTS, true).await {
-                    return Some(trouble);
+            Step::List => self.stream(LIST_AS_EVENTS).await,
+            Step::Watch(from) => self.stream(&format!("resourceVersion={from}")).await,
+            Step::Page(token) => {
+                let Subject { resource, selection, form } = &self.subject;
+                match self.client.list_page(resource, selection, *form, &token, PAGE).await {
+                    Ok(page) => {
+                        let (items, next, at) = (page.items.into_iter(), page.next, page.resource_version);
+                        self.open = Open::Page { items, next, at };
+                        self.note(Happened::Answered)
+                    }
+                    Err(error) => self.failed(&error),
                 }
-                matches!(self.stage, Stage::Streaming { .. }).then_some(Event::Reset)
             }
-            Step::List => {
-                let (items, resource_version) = (Vec::new().into_iter(), String::new());
-                self.stage = Stage::Paging { items, next: Some(String::new()), resource_version };
-                Some(Event::Reset)
-            }
-            Step::Watch(from) => self.open(&format!("resourceVersion={from}"), false).await,
         }
     }
 
-    async fn open(&mut self, start: &str, listing: bool) -> Option<Event> {
+    async fn stream(&mut self, start: &str) -> Option<Event> {
         let Subject { resource, selection, form } = &self.subject;
         let mut query = selection.query();
         query.push(format!("watch=true&allowWatchBookmarks=true&{start}&timeoutSeconds={WATCH_SECONDS}"));
@@ -182,53 +182,36 @@ impl Watch {
         match self.client.open(path, &format!("watch {}", resource.group_resource()), *form).await {
             Ok(body) => {
                 let now = Instant::now();
-                self.stage = Stage::Streaming { body, lines: Lines::default(), since: now, last: now, listing };
-                None
+                self.open = Open::Stream { body, lines: Lines::default(), since: now, last: now };
+                self.note(Happened::Answered)
             }
-            // A server that does not know how to list as events is asked for pages, once and for all.
-            Err(error) if listing && error.is_invalid() && error.to_string().contains("sendInitialEvents") => {
-                self.client.list_in_pages();
-                None
+            Err(error) if error.is_invalid() && error.to_string().contains("sendInitialEvents") => {
+                self.note(Happened::PagesOnly)
             }
             Err(error) => self.failed(&error),
         }
     }
 
     async fn page(&mut self) -> Option<Event> {
-        let Stage::Paging { items, next, resource_version } = &mut self.stage else { return None };
+        let Open::Page { items, next, at } = &mut self.open else { return None };
         if let Some(item) = items.next() {
             return match Glance::at(&item) {
                 Ok(glance) => self.deliver("LISTED", Arrived { glance, bytes: item }, Event::Listed).await,
-                Err(error) => Some(Event::Skipped(error.to_string())),
+                Err(error) => Some(Event::Skipped { why: error.to_string(), bytes: item }),
             };
         }
-        let Some(token) = next.clone() else {
-            let at = std::mem::take(resource_version);
-            self.stage = Stage::Between;
-            self.broken_off = false;
-            self.resume.note(Happened::Listed(at.clone()));
-            return Some(Event::Complete(at));
-        };
-        let Subject { resource, selection, form } = &self.subject;
-        match self.client.list_page(resource, selection, *form, &token).await {
-            Ok(page) => {
-                *items = page.items.into_iter();
-                *next = Some(page.next).filter(|token| !token.is_empty());
-                *resource_version = page.resource_version;
-                None
-            }
-            Err(error) => self.failed(&error),
-        }
+        let (next, at) = (std::mem::take(next), std::mem::take(at));
+        self.open = Open::Nothing;
+        self.note(Happened::PageRead { next: &next, at: &at })
     }
 
     async fn frame(&mut self) -> Option<Event> {
-        let Stage::Streaming { body, lines, since, last, listing } = &mut self.stage else { return None };
-        let listing = *listing;
-        let (lived, silent_until) = (since.elapsed(), *last + if listing { LIST_SILENCE } else { SILENCE });
+        let Open::Stream { body, lines, since, last } = &mut self.open else { return None };
+        let (lived, silent_until) = (since.elapsed(), *last + self.course.patience());
         match lines.next() {
             Ok(Some(line)) => {
                 *last = Instant::now();
-                return self.interpret(frame::read(&line), listing).await;
+                return self.interpret(frame::read(&line), line).await;
             }
             Ok(None) => {}
             Err(frame::Endless) => return self.broke("a watch frame does not end".to_owned()),
@@ -241,44 +224,25 @@ impl Watch {
                 None
             }
             Ok(Some(Err(error))) => self.broke(error.to_string()),
-            // It took the question for a plain watch: servers of long ago do.
-            Err(_) if listing => {
-                self.broken_off = true;
-                self.expired()
-            }
-            Ok(None) | Err(_) => {
-                self.broken_off = listing;
-                self.stage = Stage::Between;
-                self.resume.note(Happened::Ended { lived });
-                None
-            }
+            Ok(None) => self.note(Happened::Ended { lived }),
+            Err(_) => self.note(Happened::Silent),
         }
     }
 
-    async fn interpret(&mut self, frame: Frame, listing: bool) -> Option<Event> {
+    async fn interpret(&mut self, frame: Frame, bytes: Bytes) -> Option<Event> {
+        let listing = self.course.is_listing();
         match frame {
             Frame::Applied(object) if listing => self.deliver("LISTED", object, Event::Listed).await,
             Frame::Applied(object) => self.deliver("APPLIED", object, Event::Applied).await,
-            // Until the list is complete, there is nowhere to go on from.
             Frame::Deleted(object) if listing => self.deliver("LISTED", object, Event::Deleted).await,
             Frame::Deleted(object) => self.deliver("DELETED", object, Event::Deleted).await,
-            Frame::Bookmark(at, true) if listing => {
-                if let Stage::Streaming { listing, .. } = &mut self.stage {
-                    *listing = false;
-                }
-                self.resume.note(Happened::Listed(at.clone()));
-                Some(Event::Complete(at))
-            }
-            Frame::Bookmark(..) if listing => None,
-            Frame::Bookmark(at, _) => match self.pass("BOOKMARK", None, &at).await {
-                Flow::Deliver => {
-                    self.resume.note(Happened::Seen(at.clone()));
-                    Some(Event::Progress(at))
-                }
+            Frame::Bookmark(at, ends_list) if listing => self.note(Happened::Marked { at: &at, ends_list }),
+            Frame::Bookmark(at, ends_list) => match self.pass("BOOKMARK", None, &at).await {
+                Flow::Deliver => self.note(Happened::Marked { at: &at, ends_list }),
                 flow => self.obstructed(flow),
             },
-            Frame::Bad(why) => Some(Event::Skipped(why)),
-            Frame::Error(answer) if answer.code == 410 => self.expired(),
+            Frame::Bad(why) => Some(Event::Skipped { why, bytes }),
+            Frame::Error(answer) if answer.code == 410 => self.note(Happened::Expired { lived: self.lived() }),
             Frame::Error(answer) => self.broke(answer.message),
         }
     }
@@ -288,8 +252,8 @@ impl Watch {
         let Glance { key, resource_version, .. } = &arrived.glance;
         let flow = self.pass(kind, Some(key), resource_version).await;
         // A lost event still moves the watch on: that is what makes it a gap.
-        if kind != "LISTED" && matches!(flow, Flow::Deliver | Flow::Drop) {
-            self.resume.note(Happened::Seen(resource_version.clone()));
+        if matches!(flow, Flow::Deliver | Flow::Drop) {
+            self.course.note(Happened::Moved(resource_version));
         }
         match flow {
             Flow::Deliver => Some(event(arrived)),
@@ -319,41 +283,58 @@ impl Watch {
         match flow {
             Flow::Deliver | Flow::Hold | Flow::Drop => None,
             Flow::Cut => self.broke("the connection was cut".to_owned()),
-            Flow::Gone => self.expired(),
+            Flow::Gone => self.note(Happened::Expired { lived: self.lived() }),
         }
     }
 
-    fn expired(&mut self) -> Option<Event> {
-        self.stage = Stage::Between;
-        self.resume.note(Happened::Expired);
-        None
+    /// How long the stream that is read has lived.
+    fn lived(&self) -> Duration {
+        if let Open::Stream { since, .. } = &self.open { since.elapsed() } else { Duration::ZERO }
     }
 
     fn broke(&mut self, why: String) -> Option<Event> {
-        self.broken_off |= matches!(self.stage, Stage::Streaming { listing: true, .. });
-        self.stage = Stage::Between;
-        self.resume.note(Happened::Failed { retry_after: None });
+        self.note(Happened::Broke { lived: self.lived() });
         Some(Event::Trouble(Trouble::Failing(why)))
     }
 
     fn failed(&mut self, error: &ApiError) -> Option<Event> {
-        self.stage = Stage::Between;
         if error.is_expired() {
-            return self.expired();
-        }
-        if error.is_kind_missing() {
-            // When the kind comes back, it is another one: its history begins anew.
-            self.expired();
-        } else {
-            self.resume.note(Happened::Failed { retry_after: error.retry_after() });
+            return self.note(Happened::Expired { lived: Duration::ZERO });
         }
         let why = crate::error_chain(error);
-        Some(Event::Trouble(if error.is_kind_missing() {
-            Trouble::KindMissing
+        let (happened, trouble) = if error.is_kind_missing() {
+            (Happened::Missing, Trouble::KindMissing)
         } else if error.code() == Some(403) {
-            Trouble::Forbidden(why)
+            (Happened::Failed { retry_after: error.retry_after() }, Trouble::Forbidden(why))
         } else {
-            Trouble::Failing(why)
-        }))
+            (Happened::Failed { retry_after: error.retry_after() }, Trouble::Failing(why))
+        };
+        self.note(happened);
+        Some(Event::Trouble(trouble))
+    }
+
+    /// Tells [`Course`] what happened, and whoever reads what that means.
+    fn note(&mut self, happened: Happened<'_>) -> Option<Event> {
+        let means = self.course.note(happened);
+        if !self.course.is_reading() {
+            self.open = Open::Nothing;
+        }
+        let at = match happened {
+            Happened::PageRead { at, .. } | Happened::Marked { at, .. } => at,
+            _ => "",
+        };
+        match means {
+            Means::Nothing => None,
+            Means::Reset => Some(Event::Reset),
+            Means::Complete => Some(Event::Complete(at.to_owned())),
+            Means::Progress => Some(Event::Progress(at.to_owned())),
+            Means::PagesOnly => {
+                self.client.list_in_pages();
+                None
+            }
+            Means::WentBack => Some(Event::Trouble(Trouble::Failing(format!(
+                "the server is back at resourceVersion {at}: it is another one, or was restored; all is listed anew"
+            )))),
+        }
     }
 }

@@ -18,14 +18,19 @@ use tokio::sync::watch;
 use tokio::task::coop::consume_budget;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::Instrument;
 
 use crate::controller::{ControllerError, Panics};
-use crate::engine::KeyFilter;
+use crate::engine::{KeyFilter, Term};
 use crate::floors::Freshness;
 use crate::metrics::{self, ControllerMetrics};
 use crate::reconciler::{AnyReconciler, Key, ReconcileError, Request};
 use crate::tasks::{Ended, TaskGroup};
+
+/// After so many conflicts in a row a turn reads live. A cache that only lags behind has caught up by then.
+const BELIEVED_CONFLICTS: u32 = 2;
 
 /// The number of a turn, as a version 4 uuid. It is written only if somebody reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +101,29 @@ pub(crate) struct Workers<K: Key> {
     pub(crate) failing: Failing,
     /// Which keys are this process's to work on; all if there is none.
     pub(crate) ours: Option<KeyFilter>,
+    /// Knows of every worker until it is gone, also of one that was ended and has not come to a wait yet.
+    pub(crate) tracker: TaskTracker,
+}
+
+/// The term that a worker works in.
+#[derive(Clone)]
+struct Mandate {
+    term: watch::Receiver<Term>,
+    number: u64,
+}
+
+impl Mandate {
+    fn is_over(&self) -> bool {
+        self.term.borrow().number != self.number
+    }
+
+    /// Resolves at the end of the term; never if whoever says so is gone.
+    async fn ends(mut self) {
+        let number = self.number;
+        if self.term.wait_for(|term| term.number != number).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 /// How one turn ended.
@@ -106,19 +134,20 @@ enum End {
 }
 
 impl<K: Key> Workers<K> {
-    /// Works until `cancel`, then lets what is in flight come to its end. Dropping the future aborts it. Where `halt`
-    /// comes first, turns end where they are and their keys wait for the next time: gives `true` then.
+    /// Works until `cancel`, then lets what is in flight come to its end. Dropping the future aborts it. Where the end of
+    /// the term comes first, turns end where they are and their keys wait for the next: gives `true` then.
     pub(crate) async fn run(
         self: Arc<Self>,
         mut count: watch::Receiver<usize>,
         cancel: CancellationToken,
-        halt: impl Future<Output = ()>,
+        (term, number): (watch::Receiver<Term>, u64),
     ) -> bool {
-        let mut halt = std::pin::pin!(halt);
+        let mandate = Mandate { term, number };
+        let mut halt = std::pin::pin!(mandate.clone().ends());
         let mut tasks: TaskGroup = TaskGroup::new(cancel.clone());
         let mut live = BTreeSet::new();
         let mut due = self.intake.tick();
-        self.hire(&mut tasks, &mut live, *count.borrow_and_update());
+        self.hire(&mut tasks, &mut live, *count.borrow_and_update(), &mandate);
         loop {
             tokio::select! {
                 biased;
@@ -130,9 +159,9 @@ impl<K: Key> Workers<K> {
                 }
                 Some(ended) = tasks.join_next() => {
                     self.left(&ended, &mut live);
-                    self.hire(&mut tasks, &mut live, *count.borrow());
+                    self.hire(&mut tasks, &mut live, *count.borrow(), &mandate);
                 }
-                Ok(()) = count.changed() => self.hire(&mut tasks, &mut live, *count.borrow_and_update()),
+                Ok(()) = count.changed() => self.hire(&mut tasks, &mut live, *count.borrow_and_update(), &mandate),
                 earlier = self.intake.earlier_than(due) => due = Some(earlier),
                 () = sleep_until(due.and_then(|due| self.started.checked_add(due))) => due = self.intake.tick(),
             }
@@ -153,13 +182,14 @@ impl<K: Key> Workers<K> {
     }
 
     /// Sees to it that workers `0..count` are there, and no others for longer than their turn.
-    fn hire(self: &Arc<Self>, tasks: &mut TaskGroup, live: &mut BTreeSet<usize>, count: usize) {
+    fn hire(self: &Arc<Self>, tasks: &mut TaskGroup, live: &mut BTreeSet<usize>, count: usize, mandate: &Mandate) {
         self.metrics.workers(count);
         self.intake.set_limit(count);
         for worker in 0..count {
             if live.insert(worker) {
                 let stopping = tasks.token().clone();
-                tasks.spawn(worker.to_string(), Arc::clone(self).work(worker, stopping));
+                let known = (self.tracker.token(), mandate.clone());
+                tasks.spawn(worker.to_string(), Arc::clone(self).work(worker, stopping, known));
             }
         }
     }
@@ -174,8 +204,18 @@ impl<K: Key> Workers<K> {
         }
     }
 
-    /// One worker: turn after turn until it is sent home.
-    async fn work(self: Arc<Self>, worker: usize, stopping: CancellationToken) {
+    /// One worker: turn after turn until it is sent home. It is known as long as its future lives, and asks whether it may
+    /// begin only after that: who ends a term and then waits for those known misses none.
+    async fn work(
+        self: Arc<Self>,
+        worker: usize,
+        stopping: CancellationToken,
+        (known, mandate): (TaskTrackerToken, Mandate),
+    ) {
+        let _known = known;
+        if mandate.is_over() {
+            return;
+        }
         while let Some(taken) = self.intake.take(worker).await {
             // Asked when it is in flight: who hands keys over first closes the filter, then waits for flights. Should
             // the key come to this process, it is told again.
@@ -206,14 +246,15 @@ impl<K: Key> Workers<K> {
 
     /// Of the level of errors, so that even these say what they are about.
     fn span(&self, taken: &Taken<K>, id: TurnId) -> tracing::Span {
-        let (reason, attempt) = (taken.reason, taken.failures);
+        let (reason, attempt, waited) = (taken.reason, taken.failures, taken.waited.as_secs_f64());
         match (&taken.key as &dyn Any).downcast_ref::<ObjectKey>() {
             Some(ObjectKey { namespace, name }) => tracing::error_span!(
                 "reconcile", controller = %self.name, namespace = %namespace, name = %name, %id, reason, attempt,
-                priority = taken.priority,
+                priority = taken.priority, waited,
             ),
             None => tracing::error_span!(
                 "reconcile", controller = %self.name, key = %taken.key, %id, reason, attempt, priority = taken.priority,
+                waited,
             ),
         }
     }
@@ -221,7 +262,9 @@ impl<K: Key> Workers<K> {
     /// Whatever happens inside, it comes back with an end.
     async fn fenced(&self, taken: Taken<K>, id: TurnId, stopping: &CancellationToken) -> End {
         let work = async {
-            let stale = !self.freshness.catch_up(&taken.key).await;
+            // Conflicts again and again: an event may be lost, and what the cache shows may never become true.
+            let doubtful = taken.conflicts >= BELIEVED_CONFLICTS;
+            let stale = !self.freshness.catch_up(&taken.key).await || doubtful;
             let (freshness, intake) = (Arc::clone(&self.freshness), Arc::clone(&self.intake));
             let Taken { key, priority, failures: attempt, reason, .. } = taken;
             let stopping = stopping.clone();
@@ -299,6 +342,7 @@ impl<K: Key> Workers<K> {
             tracing::error!(error = error.full(), "reconcile failed for good");
             Ending::Terminal
         } else if error.is_conflict() {
+            self.metrics.conflicted();
             tracing::debug!(error = error.full(), "somebody else was faster");
             Ending::Conflict(at_least)
         } else {
@@ -322,8 +366,9 @@ impl<K: Key> Workers<K> {
             Landed::Resting => {}
             Landed::Due(_) => {
                 self.metrics.retried();
-                if !matches!(ending, Ending::Outcome(Outcome::After(_))) {
-                    self.metrics.backed_off();
+                match ending {
+                    Ending::Failed(_) | Ending::Outcome(Outcome::Backoff) => self.metrics.backed_off(),
+                    Ending::Outcome(Outcome::Done | Outcome::After(_)) | Ending::Conflict(_) | Ending::Terminal => {}
                 }
             }
             Landed::GivenUp => {

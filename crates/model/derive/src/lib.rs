@@ -1,7 +1,9 @@
 //! Procedural macros, each re-exported by the crate it serves.
 //!
 //! * [`macro@Kind`] for `concert-provider`: names the kind that a parameters struct belongs to.
+//! * [`macro@Apply`] for `concert-runtime`: makes the partial form of a type, for server-side apply.
 
+mod apply;
 mod kind;
 
 use proc_macro::TokenStream;
@@ -25,4 +27,23 @@ use proc_macro::TokenStream;
 pub fn derive_kind(input: TokenStream) -> TokenStream {
     let input = syn::parse_macro_input!(input as syn::DeriveInput);
     kind::expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Makes `FooApply` of a struct `Foo`: the same fields, all of them optional, nested ones too; see
+/// `concert_runtime::Apply`.
+///
+/// ```text
+/// #[derive(Apply)]
+/// struct Foo {
+///     size: u32,                     // size: Option<u32>
+///     disk: Disk,                    // disk: Option<DiskApply>; Disk derives Apply
+///     disks: Vec<Disk>,              // disks: Option<Vec<DiskApply>>
+///     #[apply(whole)]
+///     other: SomebodyElses,          // other: Option<SomebodyElses>
+/// }
+/// ```
+#[proc_macro_derive(Apply, attributes(apply))]
+pub fn derive_apply(input: TokenStream) -> TokenStream {
+    let input = syn::parse_macro_input!(input as syn::DeriveInput);
+    apply::expand(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }

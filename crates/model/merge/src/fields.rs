@@ -5,6 +5,7 @@
 //! once, and those that change a set do it in place.
 
 mod element;
+mod extract;
 mod read;
 mod write;
 

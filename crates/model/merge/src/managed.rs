@@ -153,6 +153,15 @@ impl ManagedFields {
         &self.entries
     }
 
+    /// What a manager has applied, through the object itself or a subresource, and still owns.
+    #[must_use]
+    pub fn applied_by(&self, manager: &str, subresource: &str) -> Option<&FieldSet> {
+        let is_its = |entry: &&Entry| {
+            entry.operation == Operation::Apply && entry.manager == manager && entry.subresource == subresource
+        };
+        self.entries.iter().find(is_its).map(|entry| &*entry.fields)
+    }
+
     /// Whether nobody owns anything, or nobody keeps books.
     #[must_use]
     pub fn is_empty(&self) -> bool {

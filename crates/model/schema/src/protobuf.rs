@@ -17,7 +17,7 @@ pub use wire::WireError;
 /// The first bytes of every protobuf body.
 const MAGIC: &[u8] = b"k8s\0";
 /// How much of a body stands in a message about it.
-const SHOWN: usize = 1024;
+const SHOWN: usize = 30;
 
 /// Why a body cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +48,9 @@ pub fn to_json(body: &[u8], expected: (&str, &str)) -> Result<Value, ProtobufErr
     }
     let envelope = wire::envelope(inner).map_err(|error| wrong(&error))?;
     let given = |found: String, expected: &str| if found.is_empty() { expected.to_owned() } else { found };
-    let (version, kind) = (given(envelope.api_version, expected.0), given(envelope.kind, expected.1));
+    // What is no version is none.
+    let api_version = Some(envelope.api_version).filter(|version| version.matches('/').count() < 2);
+    let (version, kind) = (given(api_version.unwrap_or_default(), expected.0), given(envelope.kind, expected.1));
     let Some(message) = table::kind(&version, &kind) else {
         return Err(ProtobufError::Unknown(version, kind));
     };
@@ -61,11 +63,13 @@ pub fn to_json(body: &[u8], expected: (&str, &str)) -> Result<Value, ProtobufErr
     Ok(object.into())
 }
 
-/// A body in hexadecimal, as the real server shows it.
+/// A body as the real server shows it: what looks like JSON as it is, other things in hexadecimal.
 fn shown(body: &[u8]) -> String {
-    if body.is_empty() {
-        return "<empty>".to_owned();
-    }
-    let hex: String = body.iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect();
-    if body.len() > SHOWN { format!("{hex}...") } else { hex }
+    let start = &body[..body.len().min(SHOWN)];
+    let text = match body {
+        [] => "<empty>".to_owned(),
+        [b'{', ..] => String::from_utf8_lossy(start).into_owned(),
+        _ => start.iter().map(|byte| format!("{byte:02x}")).collect(),
+    };
+    if body.len() > SHOWN { format!("{text} ...") } else { text }
 }

@@ -121,7 +121,7 @@ impl Server {
                     let body = read_body(body).await?;
                     let weight = self.weight(&target, &body);
                     let work = async {
-                        let body = protobuf::translated(&mut parts.headers, &target, body)?;
+                        let body = protobuf::translated(&parts.method, &mut parts.headers, &target, body)?;
                         self.resource(&parts.method, &parts.headers, &target, &query, form, &body).await
                     };
                     apart_if(weight > LIGHT, work).await

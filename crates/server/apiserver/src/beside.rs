@@ -8,8 +8,10 @@ use bytes::Bytes;
 use concert_api::{Gvk, Object, OwnerReference};
 use concert_merge::ManagedFields;
 use concert_store::{Beside, Entry, Key};
+use serde_json::Value;
 
 use crate::incoming::MANAGED;
+use crate::kept::Kept;
 
 /// Found once, when an object is written.
 #[derive(Debug)]
@@ -22,6 +24,8 @@ pub(crate) struct Parsed {
     pub(crate) owners: Vec<OwnerReference>,
     /// Who owns which of its fields, once somebody has asked or written it.
     managed: OnceLock<ManagedFields>,
+    /// What the real server would have in its store, if that is another thing; only its writer knows.
+    kept: OnceLock<Kept>,
 }
 
 /// A stored object.
@@ -32,7 +36,7 @@ impl Beside for Parsed {
         let object = Object::parse(bytes.clone()).ok();
         let labels = object.as_ref().map(Object::labels).unwrap_or_default();
         let owners = object.as_ref().map(Object::owners).unwrap_or_default();
-        Self { labels, object, owners, managed: OnceLock::new() }
+        Self { labels, object, owners, managed: OnceLock::new(), kept: OnceLock::new() }
     }
 }
 
@@ -63,9 +67,22 @@ impl Parsed {
     }
 
     /// Keeps what the writer knows of it.
-    pub(crate) fn keep(&self, managed: ManagedFields) {
+    pub(crate) fn keep(&self, managed: ManagedFields, kept: Option<Kept>) {
         // Whoever read it meanwhile has found the same.
         let _ = self.managed.set(managed);
+        self.remember(kept);
+    }
+
+    /// Keeps what the real server would have in its store.
+    pub(crate) fn remember(&self, kept: Option<Kept>) {
+        if let Some(kept) = kept {
+            let _ = self.kept.set(kept);
+        }
+    }
+
+    /// What the real server would have in its store, if that is another thing.
+    pub(crate) fn kept(&self) -> Option<Kept> {
+        self.kept.get().copied()
     }
 
     /// The text of a field, for field selectors; empty if absent.
@@ -73,8 +90,8 @@ impl Parsed {
         let steps: Vec<&str> = path.split('.').collect();
         let raw = self.object.as_ref().and_then(|object| object.field(&steps));
         match raw.and_then(|raw| serde_json::from_slice(raw).ok()) {
-            Some(serde_json::Value::String(text)) => Cow::Owned(text),
-            Some(value @ (serde_json::Value::Number(_) | serde_json::Value::Bool(_))) => Cow::Owned(value.to_string()),
+            Some(Value::String(text)) => Cow::Owned(text),
+            Some(value @ (Value::Number(_) | Value::Bool(_))) => Cow::Owned(value.to_string()),
             _ => Cow::default(),
         }
     }

@@ -85,7 +85,8 @@ impl Media {
 pub(crate) fn shown(body: &[u8]) -> String {
     match body {
         [] => "<empty>".to_owned(),
-        [b'{', ..] => String::from_utf8_lossy(&body[..body.len().min(2048)]).into_owned(),
+        [b'{', ..] if body.len() > SHOWN => format!("{} ...", String::from_utf8_lossy(&body[..SHOWN])),
+        [b'{', ..] => String::from_utf8_lossy(body).into_owned(),
         _ => {
             let digits: String = body.iter().take(SHOWN).map(|byte| format!("{byte:02x}")).collect();
             if body.len() > SHOWN { format!("{digits} ...") } else { digits }
@@ -122,6 +123,13 @@ pub(crate) fn content_type(headers: &HeaderMap) -> String {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let (media, parameters) = value.split_once(';').unwrap_or((value, ""));
     if are_parameters(parameters) { media.trim().to_ascii_lowercase() } else { "malformed".to_owned() }
+}
+
+/// What a patch says it is: letter by letter, but for its parameters. For built-in kinds one of several is enough to be
+/// looked at, and not enough to be taken.
+pub(crate) fn patch_type(headers: &HeaderMap) -> &str {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().unwrap_or_default()
 }
 
 /// Whether a text is `name=value; name="value"`, and nothing else.

@@ -8,7 +8,7 @@ use http::HeaderMap;
 use serde_json::{Value, json};
 
 use crate::beside::Stored;
-use crate::body::{Document, Media, content_type, unsupported_media};
+use crate::body::{Document, Media, patch_type, unsupported_media};
 use crate::books::{self, Booked, ScaleBooks};
 use crate::delete::json_type;
 use crate::incoming::{self, Incoming, MANAGED};
@@ -19,6 +19,8 @@ use crate::scale;
 use crate::target::{FieldValidation, Part, Query, Target};
 
 const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
+/// Those of built-in kinds.
+const ALL_PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml";
 
 /// What a strict reader of a patch tells, as in the real server.
 const STRICT_MAX: usize = 100;
@@ -64,7 +66,7 @@ impl Change {
                 "error decoding patch: json: cannot unmarshal {found} into Go value of type {wanted}"
             ))
         };
-        match content_type(headers).as_str() {
+        match patch_type(headers) {
             "application/json-patch+json" => {
                 let patch = patch()?;
                 match patch.value {
@@ -97,6 +99,9 @@ impl Change {
                 configuration(body).map(Self::Apply)
             }
             _ if target.resource.is_custom() => Err(unsupported_media(PATCH_TYPES)),
+            several if several.split(',').any(|one| ALL_PATCH_TYPES.split(", ").any(|known| one.trim() == known)) => {
+                Err(unsupported_media(ALL_PATCH_TYPES))
+            }
             _ => {
                 Err(Status::failure(415, "UnsupportedMediaType", "415: Unsupported Media Type")
                     .with(Details::default()))

@@ -13,6 +13,7 @@ use crate::Server;
 use crate::admission::{Operation, Review};
 use crate::contents::owns_others;
 use crate::encode;
+use crate::kept::Kept;
 use crate::kinds;
 use crate::target::Target;
 use crate::write::{is_released, refused};
@@ -82,6 +83,7 @@ impl Server {
                     return Ok(Deleted::Gone(success(target, &object)));
                 }
                 Ok(written) => {
+                    written.beside.remember(Kept::of(&target.resource, target.version(), last, None));
                     let bytes = encode::served(&target.resource, target.version(), &written);
                     self.empty_whatever_happens(key).await;
                     return Ok(Deleted::Marked(bytes));

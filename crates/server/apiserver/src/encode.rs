@@ -185,26 +185,8 @@ pub(crate) fn served(resource: &Resource, version: &Version, entry: &Stored) -> 
     }
 }
 
-/// Whether an object would be stored as it is. A custom resource that was written in another version, or under another
-/// schema, may have lost or got something when it was read: then a write that changes nothing changes what is stored.
-pub(crate) fn is_as_stored(resource: &Resource, version: &Version, object: &Value, entry: &Stored) -> bool {
-    if !resource.is_custom() || !is_other(resource, version, entry) {
-        return true;
-    }
-    let Ok(stored) = serde_json::from_slice::<Value>(&entry.bytes) else { return false };
-    let storage = resource.storage();
-    let mut object = object.clone();
-    if !version.storage {
-        storage.schema.prune(&mut object);
-        let _ = storage.schema.default(&mut object);
-    }
-    object["apiVersion"] = storage.gvk.api_version().into();
-    object["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"].clone();
-    object == stored
-}
-
 /// Whether it was written in another version, or under another schema of a custom resource.
-fn is_other(resource: &Resource, version: &Version, entry: &Stored) -> bool {
+pub(crate) fn is_other(resource: &Resource, version: &Version, entry: &Stored) -> bool {
     let written_as = entry.beside.object.as_ref().map(|object| object.api_version());
     let same_version = written_as.is_some_and(|written| written == version.gvk.api_version());
     !same_version || (resource.is_custom() && entry.revision < resource.since)

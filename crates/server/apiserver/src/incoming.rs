@@ -84,8 +84,11 @@ pub(crate) fn applied(target: &Target, config: &Value, mut value: Value) -> Resu
     whole_numbers(&mut value);
     let version = target.version();
     let fault = match version.builtin {
-        Some(builtin) => builtin.decode_fault(&value),
-        None => version.schema.decode_fault(&value),
+        Some(builtin) => builtin.schema.restore_fault(&value),
+        None => {
+            forget_odd_times(&mut value);
+            version.schema.decode_fault(&value)
+        }
     };
     if let Some(fault) = fault {
         let (namespace, name) = (meta::text(config, "namespace"), meta::text(config, "name"));
@@ -109,6 +112,15 @@ pub(crate) fn applied(target: &Target, config: &Value, mut value: Value) -> Resu
         }
     };
     if roomy { Ok(value) } else { Err(too_large()) }
+}
+
+/// Times in metadata that are none are nothing where nobody reads them into a struct; they are the server's to say.
+fn forget_odd_times(value: &mut Value) {
+    for name in ["creationTimestamp", "deletionTimestamp"] {
+        if value["metadata"][name].as_str().is_some_and(|text| text.parse::<concert_api::Time>().is_err()) {
+            meta::of(value).remove(name);
+        }
+    }
 }
 
 /// A patch cannot make a custom resource one of another version.

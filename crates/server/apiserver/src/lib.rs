@@ -46,6 +46,7 @@ mod encode;
 mod generation;
 mod housekeeping;
 mod incoming;
+mod kept;
 mod kinds;
 mod kubeconfig;
 mod limits;

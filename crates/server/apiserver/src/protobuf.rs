@@ -3,16 +3,21 @@
 use bytes::Bytes;
 use concert_api::Status;
 use concert_schema::protobuf::{ProtobufError, to_json};
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderValue, Method, header};
 
 use crate::target::Target;
 
 const MEDIA: &str = "application/vnd.kubernetes.protobuf";
 
-/// A body for this target, in JSON if it came in protobuf. Custom resources have no protobuf: their bodies are left
-/// alone, and refused where their type is looked at.
-pub(crate) fn translated(headers: &mut HeaderMap, target: &Target, body: Bytes) -> Result<Bytes, Status> {
-    if target.resource.is_custom() {
+/// A body for this target, in JSON if it came in protobuf. Custom resources have no protobuf, and patches neither: their
+/// bodies are left alone, and refused where their type is looked at.
+pub(crate) fn translated(
+    method: &Method,
+    headers: &mut HeaderMap,
+    target: &Target,
+    body: Bytes,
+) -> Result<Bytes, Status> {
+    if target.resource.is_custom() || method == Method::PATCH {
         return Ok(body);
     }
     let gvk = target.gvk();

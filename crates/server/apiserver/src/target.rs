@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use concert_api::{
-    Fault, FieldError, FieldSelector, Gvk, LabelSelector, ObjectKey, Status, Time, is_printable, names, quoted,
+    Fault, FieldError, FieldErrors, FieldSelector, Gvk, LabelSelector, ObjectKey, Status, Time, is_printable, names,
+    quoted,
 };
 use concert_merge::Author;
 use concert_schema::Builtin;
@@ -379,6 +380,7 @@ impl Query {
         // Only these have options of lists.
         let lists = matches!(*method, Method::GET | Method::HEAD | Method::DELETE);
         let mut timeout = String::new();
+        let (mut manager, mut validation) = (None, None);
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
             // The first of several counts, but for the one that is a list.
             if key != "dryRun" && seen.contains(&key) {
@@ -398,12 +400,15 @@ impl Query {
                 "timeoutSeconds" if lists => {
                     parsed.timeout_seconds = u64::try_from(integer(&value)?).ok().filter(|seconds| *seconds > 0);
                 }
-                "fieldValidation" => parsed.field_validation = field_validation(method, &value)?,
+                "fieldValidation" => match field_validation(&value) {
+                    Ok(wanted) => parsed.field_validation = wanted,
+                    Err(error) => validation = Some(error),
+                },
                 "includeObject" => parsed.include_object = value.into_owned(),
                 "timeout" => timeout = value.into_owned(),
                 "dryRun" => dry_run.push(value.into_owned()),
                 "fieldManager" if matches!(*method, Method::POST | Method::PUT | Method::PATCH) => {
-                    check_manager(&value, "fieldManager").map_err(|error| invalid(method, error))?;
+                    manager = check_manager(&value, "fieldManager").err();
                     parsed.field_manager = value.into_owned();
                 }
                 "gracePeriodSeconds" if method == Method::DELETE => {
@@ -417,7 +422,12 @@ impl Query {
                 _ => {}
             }
         }
-        parsed.dry_run = is_dry(method, &dry_run)?;
+        parsed.dry_run = !dry_run.is_empty();
+        // All that is wrong is told at once.
+        let errors: FieldErrors = [manager, dry_fault(dry_run), validation].into_iter().flatten().collect();
+        if !errors.is_empty() {
+            return Err(invalid(method, &errors));
+        }
         if !parsed.watch {
             check_timeout(&timeout)?;
         }
@@ -440,7 +450,7 @@ impl Query {
         if !self.field_manager.is_empty() {
             return Ok(());
         }
-        Err(invalid(&Method::PATCH, FieldError::required("fieldManager", "is required for apply patch")))
+        Err(invalid(&Method::PATCH, &[FieldError::required("fieldManager", "is required for apply patch")]))
     }
 
     /// Only a server-side apply can be forced.
@@ -449,7 +459,7 @@ impl Query {
             return Ok(());
         }
         let detail = "may not be specified for non-apply patch";
-        Err(invalid(&Method::PATCH, FieldError::forbidden("force", detail)))
+        Err(invalid(&Method::PATCH, &[FieldError::forbidden("force", detail)]))
     }
 }
 
@@ -505,35 +515,33 @@ pub(crate) fn program(headers: &HeaderMap) -> String {
 }
 
 /// An option of a write that is none of the known ones.
-fn unsupported(method: &Method, field: &str, value: Value, known: &[&str]) -> Status {
+fn unsupported(field: &str, value: Value, known: &[&str]) -> FieldError {
     let known = known.iter().map(ToString::to_string).collect();
-    invalid(method, FieldError::new(field, Fault::NotSupported(value, known), ""))
+    FieldError::new(field, Fault::NotSupported(value, known), "")
 }
 
-fn invalid(method: &Method, error: FieldError) -> Status {
+fn invalid(method: &Method, errors: &[FieldError]) -> Status {
     let kind = match *method {
         Method::POST => "CreateOptions",
         Method::PUT => "UpdateOptions",
         Method::DELETE => "DeleteOptions",
         _ => "PatchOptions",
     };
-    Status::invalid(&Gvk::new("meta.k8s.io", "", kind), "", &[error])
+    Status::invalid(&Gvk::new("meta.k8s.io", "", kind), "", errors)
 }
 
-fn field_validation(method: &Method, value: &str) -> Result<FieldValidation, Status> {
+fn field_validation(value: &str) -> Result<FieldValidation, FieldError> {
     match value {
         "" | "Warn" => Ok(FieldValidation::Warn),
         "Ignore" => Ok(FieldValidation::Ignore),
         "Strict" => Ok(FieldValidation::Strict),
-        other => Err(unsupported(method, "fieldValidation", other.into(), &["", "Ignore", "Strict", "Warn"])),
+        other => Err(unsupported("fieldValidation", other.into(), &["", "Ignore", "Strict", "Warn"])),
     }
 }
 
-fn is_dry(method: &Method, values: &[String]) -> Result<bool, Status> {
-    if values.iter().all(|value| value == "All") {
-        return Ok(!values.is_empty());
-    }
-    Err(unsupported(method, "dryRun", values.into(), &["All"]))
+fn dry_fault(values: Vec<String>) -> Option<FieldError> {
+    let is_known = values.iter().all(|value| value == "All");
+    (!is_known).then(|| unsupported("dryRun", values.into(), &["All"]))
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ use crate::change::{Change, check_revision, check_uid};
 use crate::encode;
 use crate::generation;
 use crate::incoming::{self, Incoming};
+use crate::kept::Kept;
 use crate::kinds::{self, Resource};
 use crate::owners::{self, Stage};
 use crate::parts;
@@ -76,9 +77,9 @@ impl Server {
             let _addresses = self.hold_addresses(target).await;
             self.prepare_created(target, query, &mut new).map_err(|status| status.warning(&new.warnings))?;
             let Booked { value: mut object, managed, mut warnings, is_merged, .. } = new;
-            prune_merged(target, &mut object, is_merged);
+            let mut before = prune_merged(target, &mut object, is_merged);
             warnings.extend(advice(target, &object, None));
-            managed.write_to(&mut object);
+            before.iter_mut().chain([&mut object]).for_each(|object| managed.write_to(object));
             warnings.extend(self.consult(&review, &object).await?);
             let key = target.key(&name);
             if query.dry_run {
@@ -92,7 +93,8 @@ impl Server {
             let op = Op::Put(encode::draft(&target.resource, target.version(), &object));
             match self.write(Write { key: key.clone(), expect: Expect::Absent, guards, op }).await {
                 Ok(entry) => {
-                    entry.beside.keep(managed);
+                    let kept = Kept::of(&target.resource, target.version(), &object, before.as_ref());
+                    entry.beside.keep(managed, kept);
                     let object = encode::served(&target.resource, target.version(), &entry);
                     return Ok(Written { code: 201, object, warnings });
                 }
@@ -183,8 +185,9 @@ impl Server {
             let update = self.prepare_updated(target, query, change, entry, &old).await?;
             let served = |entry: &Stored| encode::served(&target.resource, target.version(), entry);
             let written = |object| Written { code: 200, object, warnings: update.warnings.clone() };
-            let is_as_stored = || encode::is_as_stored(&target.resource, target.version(), &update.object, entry);
-            if update.unchanged && is_as_stored() {
+            let kept = Kept::of(&target.resource, target.version(), &update.object, update.before.as_ref());
+            let new = (&update.object, kept);
+            if Kept::is_the_same(&target.resource, target.version(), entry, new, update.unchanged) {
                 return Ok(written(served(entry)));
             }
             let finished = || encode::finished(target.version(), &update.object, &entry.revision.to_string());
@@ -207,7 +210,7 @@ impl Server {
                     return Ok(written(finished()));
                 }
                 Ok(entry) => {
-                    entry.beside.keep(update.managed);
+                    entry.beside.keep(update.managed, kept);
                     return Ok(written(served(&entry)));
                 }
                 // An apply, or a PUT that creates, may do so now; whatever else finds nothing says so.
@@ -271,12 +274,12 @@ impl Server {
         if target.resource.id == kinds::definitions() && target.part != Part::Status {
             self.establish(&mut object, Some(old), &mut managed);
         }
-        prune_merged(target, &mut object, is_merged);
-        default_scaled(target, &mut object);
+        let pruned = prune_merged(target, &mut object, is_merged);
+        let mut before = pruned.or_else(|| default_scaled(target, &mut object));
         let unchanged = object == *old && managed == *live.managed;
-        managed.write_to(&mut object);
+        before.iter_mut().chain([&mut object]).for_each(|object| managed.write_to(object));
         warnings.extend(self.consult(&review, &object).await?);
-        Ok(Update { object, managed, unchanged, warnings, conditional, _addresses: addresses })
+        Ok(Update { object, managed, before, unchanged, warnings, conditional, _addresses: addresses })
     }
 
     /// What was sent, as far as it can be changed there, on top of what was stored.
@@ -355,20 +358,27 @@ impl Server {
     }
 }
 
-/// A custom resource that was not read since a configuration was merged into it is pruned when it is stored.
-fn prune_merged(target: &Target, object: &mut Value, is_merged: bool) {
-    if is_merged && target.resource.is_custom() {
-        target.version().schema.prune(object);
+/// A custom resource that was not read since a configuration was merged into it is pruned when it is stored; gives what
+/// it was before, where that was another thing.
+fn prune_merged(target: &Target, object: &mut Value, is_merged: bool) -> Option<Value> {
+    if !is_merged || !target.resource.is_custom() {
+        return None;
     }
+    let before = object.clone();
+    target.version().schema.prune(object);
+    (before != *object).then_some(before)
 }
 
 /// The number that a scale writes may be the first thing in the object around it, whose defaults then are seen by
-/// whoever reads it. They were no part of what was checked.
-fn default_scaled(target: &Target, object: &mut Value) {
-    if target.part == Part::Scale && target.resource.is_custom() {
-        // What has no room is left out, as it is by a read.
-        let _ = target.version().schema.default(object);
+/// whoever reads it. They were no part of what was checked. Gives what it was before, where that was another thing.
+fn default_scaled(target: &Target, object: &mut Value) -> Option<Value> {
+    if target.part != Part::Scale || !target.resource.is_custom() {
+        return None;
     }
+    let before = object.clone();
+    // What has no room is left out, as it is by a read.
+    let _ = target.version().schema.default(object);
+    (before != *object).then_some(before)
 }
 
 /// What is wrong with a changed object beyond its metadata; gives what is only warned of.
@@ -411,7 +421,9 @@ fn name_taken(target: &Target, name: &str, generated: bool, deleting: bool) -> S
 struct Update<'a> {
     object: Value,
     managed: ManagedFields,
-    /// There is nothing to write.
+    /// It before something was taken from it or filled in that the real server leaves to readers.
+    before: Option<Value>,
+    /// There is nothing to write that readers would see.
     unchanged: bool,
     warnings: Vec<String>,
     /// The client named the version it has seen.

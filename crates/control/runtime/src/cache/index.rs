@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::ops::RangeBounds;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 
 use concert_api::{LabelSelector, Object};
 
-use super::Cache;
 use super::store::Store;
+use super::{Cache, Pages};
+use crate::sync::RwLock;
 
 /// Where an object is in its store.
 pub(super) type Slot = u32;
@@ -144,11 +145,12 @@ pub struct Find<'a> {
     lookups: Vec<Lookup<'a>>,
     namespace: Option<&'a str>,
     labels: Option<&'a LabelSelector>,
+    limit: usize,
 }
 
 impl<'a> Find<'a> {
     pub(super) fn new(cache: &'a Cache) -> Self {
-        Self { cache, lookups: Vec::new(), namespace: None, labels: None }
+        Self { cache, lookups: Vec::new(), namespace: None, labels: None, limit: usize::MAX }
     }
 
     /// The object has this value in this index.
@@ -176,6 +178,17 @@ impl<'a> Find<'a> {
         Self { labels: Some(selector), ..self }
     }
 
+    /// Not more than so many.
+    pub fn limit(self, limit: usize) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// What is found now, page by page.
+    #[must_use]
+    pub fn pages(self, size: usize) -> Pages {
+        Pages::new(self.list(), size)
+    }
+
     /// The objects for which all of it holds.
     #[must_use]
     pub fn list(self) -> Vec<Arc<Object>> {
@@ -187,6 +200,7 @@ impl<'a> Find<'a> {
             if let Some(labels) = self.labels {
                 found.retain(|object| labels.matches(&object.labels()));
             }
+            found.truncate(self.limit);
             found
         })
     }

@@ -2,29 +2,49 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
-use concert_api::GroupResource;
-use tokio::sync::watch;
+use concert_api::{GroupResource, Gvk};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::complaints::Complaints;
 use super::keep::{Keep, Transform};
 use super::store::Store;
+use super::union::Union;
 use super::view::Memo;
 use super::{Alive, Cache, CacheState, Shared};
 use crate::client::Client;
-use crate::scope::{Form, Scope};
+use crate::resource::Resource;
+use crate::scope::{Form, Namespaces, Part, Place, Scope};
+use crate::sync::{Mutex, RwLock, watch};
 use crate::tasks::TaskGroup;
+
+/// Which objects; what is not said is open.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selectors {
+    /// A label selector; empty for all.
+    pub labels: Option<String>,
+    /// A field selector; empty for all.
+    pub fields: Option<String>,
+}
+
+impl Selectors {
+    /// Those that this label selector selects.
+    #[must_use]
+    pub fn labelled(selector: impl Into<String>) -> Self {
+        Self { labels: Some(selector.into()), fields: None }
+    }
+}
 
 /// What is watched of a kind where nobody says so, and what is kept of it.
 #[derive(Clone, Debug, Default)]
 pub struct KindSettings {
-    /// Only these namespaces; empty for all.
-    pub namespaces: BTreeSet<String>,
-    /// A label selector; empty for all.
-    pub labels: String,
-    /// A field selector; empty for all.
-    pub fields: String,
+    /// Only these namespaces, each with selectors of its own or none; empty for all. The empty name stands for all
+    /// namespaces that are not named.
+    pub namespaces: BTreeMap<String, Selectors>,
+    /// Which objects, where their namespace's line does not say so.
+    pub selectors: Selectors,
     /// Makes less of each object before it is kept.
     pub transform: Option<Transform>,
     /// Whether to keep `managedFields`, which are often half of an object.
@@ -32,39 +52,75 @@ pub struct KindSettings {
 }
 
 /// What a process watches of each kind: one place to say "only these namespaces" for all its controllers. What a controller
-/// says itself comes first, then its kind's line, then the defaults.
+/// says itself comes first; then its kind's line for the namespace, its kind's line, the defaults for the namespace, the
+/// defaults.
 #[derive(Clone, Debug, Default)]
 pub struct Narrowing {
     /// By group and plural.
     pub kinds: BTreeMap<GroupResource, KindSettings>,
-    /// For all other kinds.
+    /// For all other kinds, and for what the lines of kinds leave open.
     pub defaults: KindSettings,
 }
 
 impl Narrowing {
-    fn of(&self, scope: &Scope) -> &KindSettings {
-        self.kinds.get(&scope.resource.group_resource()).unwrap_or(&self.defaults)
+    /// The lines that speak of a kind, the first comes first.
+    fn lines(&self, scope: &Scope) -> impl Iterator<Item = &KindSettings> + Clone {
+        self.kinds.get(&scope.resource.group_resource()).into_iter().chain([&self.defaults])
     }
 
     /// A scope with what it leaves open filled in.
-    fn fill(&self, mut scope: Scope) -> Scope {
-        let KindSettings { namespaces, labels, fields, .. } = self.of(&scope);
-        if scope.namespaces.is_empty() && scope.resource.namespaced {
-            scope.namespaces.clone_from(namespaces);
+    #[expect(clippy::mutable_key_type, reason = "a set of namespaces is ordered by its name and identity, which stay")]
+    fn fill(&self, scope: Scope) -> Scope {
+        let parts = scope.parts.iter().flat_map(|part| self.fill_part(&scope, part)).collect();
+        Scope { parts, ..scope }.discreet()
+    }
+
+    fn fill_part(&self, scope: &Scope, part: &Part) -> Vec<Part> {
+        let named = self.lines(scope).map(|line| &line.namespaces).find(|namespaces| !namespaces.is_empty());
+        let places = match (&part.place, named) {
+            (Place::Anywhere, Some(named)) if scope.resource.namespaced => places(named.keys()),
+            (place, _) => vec![place.clone()],
+        };
+        places.into_iter().map(|place| self.select(scope, Part { place, ..part.clone() })).collect()
+    }
+
+    /// Fills in the selectors that a part leaves open.
+    fn select(&self, scope: &Scope, mut part: Part) -> Part {
+        let namespace = match &part.place {
+            Place::In(name) => Some(name.as_str()),
+            Place::Anywhere | Place::Outside(_) => Some(""),
+            Place::Within(_) => None,
+        };
+        let own = |line: &KindSettings| namespace.and_then(|name| line.namespaces.get(name)).cloned();
+        let said: Vec<Selectors> =
+            self.lines(scope).flat_map(|line| own(line).into_iter().chain([line.selectors.clone()])).collect();
+        let first = |of: fn(&Selectors) -> &Option<String>| said.iter().find_map(|one| of(one).clone());
+        if let (true, Some(labels)) = (part.labels.is_empty(), first(|one| &one.labels)) {
+            part.labels = labels;
         }
-        for (open, filled) in [(&mut scope.labels, labels), (&mut scope.fields, fields)] {
-            if open.is_empty() {
-                open.clone_from(filled);
-            }
+        if let (true, Some(fields)) = (part.fields.is_empty(), first(|one| &one.fields)) {
+            part.fields = fields;
         }
-        scope.discreet()
+        part
     }
 
     fn keep(&self, scope: &Scope) -> Keep {
-        let KindSettings { transform, managed_fields, .. } = self.of(scope);
-        let transform = transform.clone().filter(|_| scope.form == Form::Full);
-        Keep { gvk: scope.resource.gvk.clone(), managed_fields: *managed_fields, transform }
+        let transform = self.lines(scope).find_map(|line| line.transform.clone());
+        let managed_fields = self.lines(scope).any(|line| line.managed_fields);
+        let transform = transform.filter(|_| scope.form == Form::Full);
+        Keep { gvk: scope.resource.gvk.clone(), managed_fields, transform }
     }
+}
+
+/// Each of these namespaces; the empty name is all others.
+fn places<'a>(names: impl Iterator<Item = &'a String>) -> Vec<Place> {
+    let (rest, named): (BTreeSet<String>, BTreeSet<String>) = names.cloned().partition(String::is_empty);
+    let others = match (rest.is_empty(), named.is_empty()) {
+        (true, _) => None,
+        (false, true) => Some(Place::Anywhere),
+        (false, false) => Some(Place::Outside(named.clone())),
+    };
+    named.into_iter().map(Place::In).chain(others).collect()
 }
 
 /// The caches of a process, shared by all its controllers.
@@ -87,6 +143,10 @@ struct RegistryState {
 pub(super) struct Spawner(Weak<Registry>);
 
 impl Spawner {
+    pub(super) fn of(informers: &Informers) -> Self {
+        Self(Arc::downgrade(&informers.0))
+    }
+
     pub(super) fn spawn<F>(&self, name: String, task: impl FnOnce(Client) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -97,6 +157,16 @@ impl Spawner {
             tasks.reap();
             tasks.spawn(name, task(registry.client.clone()));
         }
+    }
+
+    /// Forgets the caches that nobody has any more.
+    pub(super) fn prune(&self) {
+        let Some(registry) = self.0.upgrade() else { return };
+        let mut state = registry.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone: Vec<_> = state.caches.extract_if(.., |_, cache| cache.strong_count() == 0).collect();
+        drop(state);
+        // Only now: the last one to have a set of namespaces closes the cache that fills it.
+        drop(gone);
     }
 }
 
@@ -128,8 +198,7 @@ impl Informers {
         let scope = self.0.narrowing.fill(scope.into());
         let (cache, is_new) = self.find_or_make(scope);
         if is_new {
-            let shared = cache.shared();
-            shared.follow(&shared.scope.namespaces);
+            cache.shared().begin();
         }
         cache
     }
@@ -139,15 +208,16 @@ impl Informers {
         if let Some(alive) = state.caches.get(&scope).and_then(Weak::upgrade) {
             return (Cache(alive), false);
         }
-        state.caches.retain(|_, cache| cache.strong_count() > 0);
         let shared = Arc::new(Shared {
             store: RwLock::new(Store::new(self.0.narrowing.keep(&scope))),
             scope: scope.clone(),
             handlers: Mutex::default(),
             progress: watch::Sender::default(),
             feeds: Mutex::default(),
-            spawner: Spawner(Arc::downgrade(&self.0)),
+            union: scope.overlaps().then(|| Mutex::new(Union::default())),
+            spawner: Spawner::of(self),
             memo: Memo::default(),
+            complaints: Complaints::default(),
             expected: Mutex::default(),
             expected_gone: Mutex::default(),
             decoding: AtomicU64::default(),
@@ -164,6 +234,31 @@ impl Informers {
         let scope = self.0.narrowing.fill(scope.into());
         let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.caches.get(&scope).and_then(Weak::upgrade).map(Cache)
+    }
+
+    /// The set of namespaces that a label selector selects, as their labels change: for
+    /// [`Scope::within`]. Must be called within a tokio runtime.
+    #[must_use]
+    pub fn namespaces_labelled(&self, selector: &str) -> Namespaces {
+        let resource = Resource::cluster(Gvk::new("", "v1", "Namespace"), "namespaces");
+        let cache = self.cache(Scope::all(resource).labelled(selector).metadata_only());
+        let stop = self.0.stop.child_token();
+        let set = Namespaces::unknown(format!("namespaces labelled {selector}"), Some(stop.clone().drop_guard()));
+        let fill = set.filler();
+        Spawner::of(self).spawn(set.to_string(), move |_| async move {
+            let changed = Arc::new(Notify::new());
+            let notify = Arc::clone(&changed);
+            let _subscription = cache.subscribe(move |_| notify.notify_one());
+            let follow = async {
+                cache.synced().await;
+                loop {
+                    fill(cache.list().iter().map(|namespace| namespace.name().into_owned()).collect());
+                    changed.notified().await;
+                }
+            };
+            let _stopped = stop.run_until_cancelled(follow).await;
+        });
+        set
     }
 
     /// All caches that are open, in the order of their scopes.

@@ -20,6 +20,8 @@ pub struct CacheReport {
     pub bytes: usize,
     /// How long ago its watch was last heard of; `None` if never.
     pub lag: Option<Duration>,
+    /// Versions of objects that could not be read, or not as the type that somebody wanted.
+    pub undecodable: u64,
     /// How long it took to read and keep all that was heard.
     pub decoding: Duration,
 }
@@ -30,7 +32,8 @@ impl CacheReport {
         let lag = state.heard.map(|heard| heard.elapsed());
         let (scope, objects, bytes) = (cache.scope().clone(), cache.len(), cache.bytes());
         let decoding = Duration::from_nanos(cache.shared().decoding.load(Ordering::Relaxed));
-        Self { scope, state, objects, bytes, lag, decoding }
+        let undecodable = cache.shared().complaints.count();
+        Self { scope, state, objects, bytes, lag, undecodable, decoding }
     }
 }
 

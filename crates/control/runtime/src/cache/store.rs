@@ -182,7 +182,7 @@ impl Store {
                 let listed = std::mem::take(&mut feed.listing).then_some(feed.round);
                 Ok(listed.map_or_else(Vec::new, |round| self.sweep(namespace, Some(round))))
             }
-            Event::Progress(_) | Event::Trouble(_) | Event::Skipped(_) => Ok(Vec::new()),
+            Event::Progress(_) | Event::Trouble(_) | Event::Skipped { .. } => Ok(Vec::new()),
         }
     }
 
@@ -197,6 +197,12 @@ impl Store {
     pub(super) fn leave(&mut self, namespace: &str) -> Vec<Change> {
         self.feeds.remove(namespace);
         self.sweep(namespace, None)
+    }
+
+    /// Nobody shows an object any more, and nobody saw it go.
+    pub(super) fn vanished(&mut self, key: &ObjectKey) -> Option<Change> {
+        let (key, old) = self.remove(key)?;
+        Some(Change { key, old: Some(old), new: None, origin: Origin::Relisted })
     }
 
     /// An object whose version is known already stays as it is: no change, no copy, not even a look at it.
@@ -280,11 +286,7 @@ impl Store {
         let keys = self.by_key.range((from, Bound::Unbounded)).take_while(|(key, _)| within(key));
         let stale = |slot: Slot| self.entry(slot).is_none_or(|entry| Some(entry.round) != round);
         let gone: Vec<ObjectKey> = keys.filter(|(_, slot)| stale(**slot)).map(|(key, _)| key.clone()).collect();
-        let remove = |key: &ObjectKey| {
-            let (key, old) = self.remove(key)?;
-            Some(Change { key, old: Some(old), new: None, origin: Origin::Relisted })
-        };
-        gone.iter().filter_map(remove).collect()
+        gone.iter().filter_map(|key| self.vanished(key)).collect()
     }
 }
 

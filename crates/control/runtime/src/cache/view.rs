@@ -3,12 +3,13 @@
 use std::any::{Any, TypeId};
 use std::collections::{HashMap, VecDeque};
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use concert_api::{LabelSelector, Object, ObjectKey};
 use serde::de::DeserializeOwned;
 
 use super::{Cache, Index};
+use crate::sync::Mutex;
 
 /// So many decoded objects are remembered per cache: those that are read again and again. All of them would cost several
 /// times what their bytes do.
@@ -56,8 +57,8 @@ impl<K: DeserializeOwned + Send + Sync + 'static> View<K> {
         self.cache.get(key).map(|object| self.decode(&object)).transpose()
     }
 
-    /// All objects, in the order of their keys. One that does not have the shape of the type is left out, and told in the
-    /// log: it must not take the others with it. [`View::get`] says what is wrong with it.
+    /// All objects, in the order of their keys. One that does not have the shape of the type is left out, counted, and told
+    /// in the log once per version: it must not take the others with it. [`View::get`] says what is wrong with it.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<K>> {
         self.of(&self.cache.list())
@@ -78,10 +79,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> View<K> {
     /// Objects that were found, as the type; as [`View::list`].
     #[must_use]
     pub fn of(&self, objects: &[Arc<Object>]) -> Vec<Arc<K>> {
-        let decoded = objects.iter().map(|object| self.decode(object));
-        decoded
-            .filter_map(|result| result.inspect_err(|error| tracing::warn!(%error, "object left out")).ok())
-            .collect()
+        objects.iter().filter_map(|object| self.decode(object).ok()).collect()
     }
 
     /// An index by what `values` finds in a decoded object. Every object is decoded for it, once when it comes and once
@@ -103,15 +101,20 @@ impl<K: DeserializeOwned + Send + Sync + 'static> View<K> {
         if let Some(known) = memo.find::<K>(object) {
             return Ok(known);
         }
-        let decoded = object.decode::<K>().map_err(|error| Undecodable {
-            kind: object.kind().into_owned(),
-            key: object.key(),
-            wanted: std::any::type_name::<K>(),
-            why: without_values(&error.to_string()),
-        })?;
+        let decoded = object.decode::<K>().map_err(|error| self.complain(object, &error.to_string()))?;
         let decoded = Arc::new(decoded);
         memo.put(object, Arc::clone(&decoded));
         Ok(decoded)
+    }
+
+    /// Says what is wrong, and tells it in the log once.
+    fn complain(&self, object: &Object, why: &str) -> Undecodable {
+        let (kind, key, wanted) = (object.kind().into_owned(), object.key(), std::any::type_name::<K>());
+        let error = Undecodable { kind, key, wanted, why: without_values(why) };
+        if self.cache.shared().complaints.is_new((&error.key, object.uid(), object.resource_version(), wanted)) {
+            tracing::warn!(%error, "object is left out of lists");
+        }
+        error
     }
 }
 

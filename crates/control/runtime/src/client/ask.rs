@@ -87,6 +87,9 @@ impl Client {
             metrics.request(&code, method.as_str(), &self.settings.host);
         }
         let response = sent.map_err(|error| transport_error(&action, write, error))?;
+        if let Some(limit) = &self.settings.limit {
+            limit.answered(response.status().as_u16());
+        }
         for warning in response.headers().get_all(WARNING).iter().filter_map(|value| value.to_str().ok()) {
             if self.is_news(warning) {
                 tracing::info!(action, warning = warned(warning), "the API server warns");

@@ -78,7 +78,9 @@ fn transport(connector: &HttpsConnector<HttpConnector>) -> Transport {
         .http2_initial_connection_window_size(CONNECTION_WINDOW)
         .http2_keep_alive_interval(PING)
         .http2_keep_alive_timeout(PONG)
-        .http2_keep_alive_while_idle(false)
+        // Always: hyper takes a connection with one stream for idle when the pool has let go of it, which happens to one
+        // of two that were opened at once; a watch on it would not notice that it is dead.
+        .http2_keep_alive_while_idle(true)
         .build(connector.clone())
 }
 

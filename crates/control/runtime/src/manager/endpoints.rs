@@ -11,6 +11,11 @@ pub(super) fn add_checks(manager: &Manager) {
     let settings = &manager.0.settings;
     let caches = manager.informers().clone();
     manager.probes().readiness("caches", move || caches_ready(&caches));
+    let board = std::sync::Arc::clone(&manager.0.board);
+    manager.probes().readiness("components", move || match board.not_ready() {
+        missing if missing.is_empty() => Ok(()),
+        missing => Err(format!("waits for {}", missing.join(", "))),
+    });
     if settings.ready_when_leading {
         let standing = manager.standing();
         manager.probes().readiness("leader", move || {
@@ -45,10 +50,20 @@ fn caches_ready(informers: &Informers) -> Result<(), String> {
 /// Listens on what is asked for: what cannot be listened on is an error before anything runs.
 pub(super) async fn add_endpoints(manager: &Manager) -> Result<(), ManagerError> {
     let settings = &manager.0.settings;
-    add(manager, "metrics", settings.metrics.as_ref(), Reach::Anywhere, manager.metrics().clone()).await?;
-    add(manager, "probes", settings.probes.as_ref(), Reach::Anywhere, manager.probes().clone()).await?;
+    if let Some(mut endpoint) = bind(settings.metrics.as_ref(), Reach::Anywhere).await? {
+        if let Some(security) = settings.metrics_security.clone() {
+            endpoint = endpoint.secured(security, manager.client().clone())?;
+        }
+        add(manager, "metrics", endpoint, manager.metrics().clone())?;
+    }
+    if let Some(endpoint) = bind(settings.probes.as_ref(), Reach::Anywhere).await? {
+        add(manager, "probes", endpoint, manager.probes().clone())?;
+    }
     let reach = if settings.admin_beyond_loopback { Reach::Anywhere } else { Reach::Loopback };
-    add(manager, "admin", settings.admin.as_ref(), reach, Admin::new(manager.clone())).await
+    if let Some(endpoint) = bind(settings.admin.as_ref(), reach).await? {
+        add(manager, "admin", endpoint, Admin::new(manager.clone()))?;
+    }
+    Ok(())
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,19 +72,15 @@ enum Reach {
     Loopback,
 }
 
-async fn add(
-    manager: &Manager,
-    name: &'static str,
-    place: Option<&(String, String)>,
-    reach: Reach,
-    pages: impl Pages,
-) -> Result<(), ManagerError> {
-    let Some((flag, address)) = place else { return Ok(()) };
-    let bound = match reach {
+async fn bind(place: Option<&(String, String)>, reach: Reach) -> Result<Option<Endpoint>, ManagerError> {
+    let Some((flag, address)) = place else { return Ok(None) };
+    Ok(match reach {
         Reach::Anywhere => Endpoint::bind(flag, address).await?,
         Reach::Loopback => Endpoint::bind_loopback(flag, address).await?,
-    };
-    let Some(endpoint) = bound else { return Ok(()) };
+    })
+}
+
+fn add(manager: &Manager, name: &'static str, endpoint: Endpoint, pages: impl Pages) -> Result<(), ManagerError> {
     tracing::info!(address = %endpoint.address(), "{name} endpoint");
     manager.add(Phase::Servers, name, move |mut context: Context| async move {
         context.ready();

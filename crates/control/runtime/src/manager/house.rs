@@ -18,6 +18,10 @@ use crate::tasks::TaskGroup;
 
 /// How long the lease may take to be released at the end.
 const RELEASE: Duration = Duration::from_secs(5);
+/// How long what was ended may take to come to its next wait. Until then it may still act.
+const LAST_STRETCH: Duration = Duration::from_secs(3);
+/// When it is said for the first time that a component is not ready.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The component that is all controllers.
 pub(super) const CONTROLLERS: &str = "controllers";
 /// Failures that wait to be looked at; the first decides.
@@ -27,7 +31,22 @@ const FAILURES: usize = 16;
 #[derive(Default)]
 pub(super) struct Board {
     waiting: Mutex<Waiting>,
+    starting: Mutex<Vec<Starting>>,
     changed: Notify,
+}
+
+/// A component that was started and may not be ready yet.
+#[derive(Clone)]
+struct Starting {
+    phase: Phase,
+    name: String,
+    ready: CancellationToken,
+}
+
+impl Starting {
+    fn is_ready(&self) -> bool {
+        self.ready.is_cancelled()
+    }
 }
 
 #[derive(Default)]
@@ -60,6 +79,18 @@ impl Board {
         let mut waiting = self.waiting();
         waiting.stopping = true;
         waiting.components.clear();
+    }
+
+    fn starts(&self, starting: Starting) {
+        self.starting.lock().unwrap_or_else(PoisonError::into_inner).push(starting);
+    }
+
+    /// What holds up the start of the next phase: components that have not said that they are ready.
+    pub(super) fn not_ready(&self) -> Vec<String> {
+        let mut starting = self.starting.lock().unwrap_or_else(PoisonError::into_inner);
+        starting.retain(|component| !component.is_ready());
+        let held_up = starting.iter().filter(|component| component.phase != Phase::Elected);
+        held_up.map(|Starting { phase, name, .. }| format!("{name} (of phase {phase})")).collect()
     }
 
     pub(super) fn names(&self) -> Vec<String> {
@@ -123,6 +154,9 @@ impl House {
         let (elected, before) = (Phase::Elected, &Phase::START[..Phase::START.len() - 1]);
         for phase in before {
             let ready = self.start(*phase);
+            if *phase == Phase::Always {
+                self.parts().engine.go_unelected();
+            }
             if self.interrupted(all(ready), stop).await? {
                 return Ok(());
             }
@@ -131,7 +165,10 @@ impl House {
             match self.lead(elected, stop).await {
                 Err(ManagerError::Lease(LeaseError::Lost { name, why })) if self.can_rejoin() => {
                     tracing::warn!(lease = name, why, "no longer the leader: controllers are ended, and it runs again");
-                    self.stand_down(elected).await;
+                    if !self.stand_down(elected).await {
+                        let why = format!("{why}, and what it did as leader did not end within {LAST_STRETCH:?}");
+                        return Err(LeaseError::Lost { name, why }.into());
+                    }
                 }
                 ended => return ended,
             }
@@ -160,18 +197,27 @@ impl House {
         self.parts().settings.on_lost == OnLost::Rejoin && self.again.is_some()
     }
 
-    /// Ends what only a leader may do, where it is, and prepares to do it again.
-    async fn stand_down(&mut self, elected: Phase) {
-        self.parts().engine.stand_by();
+    /// Ends what only a leader may do, where it is, and prepares to do it again. `false` if some of it goes on: who leads
+    /// again must not meet what it began in an earlier life.
+    async fn stand_down(&mut self, elected: Phase) -> bool {
+        let engine = self.parts().engine.clone();
+        engine.stand_by();
         self.parts().metrics.rejoined();
-        if let Some(group) = self.phases.get_mut(&elected) {
-            group.abort().await;
+        let over = async {
+            if let Some(group) = self.phases.get_mut(&elected) {
+                group.abort().await;
+            }
+            engine.at_rest().await;
+        };
+        if tokio::time::timeout(LAST_STRETCH, over).await.is_err() {
+            return false;
         }
         self.started.remove(&elected);
         for component in self.again.replace(Vec::new()).into_iter().flatten() {
             // Whoever stops the process meanwhile does not want it.
             let _ = self.parts().board.put(component);
         }
+        true
     }
 
     /// Waits for `what`, and starts what is added meanwhile; `true` if told to stop before.
@@ -237,20 +283,22 @@ impl House {
     }
 
     /// Starts a phase; gives what tells that each of its components is ready.
-    fn start(&mut self, phase: Phase) -> Vec<CancellationToken> {
+    fn start(&mut self, phase: Phase) -> Vec<Starting> {
         self.started.insert(phase);
         self.start_waiting()
     }
 
     /// Starts the components of phases that have started.
-    fn start_waiting(&mut self) -> Vec<CancellationToken> {
+    fn start_waiting(&mut self) -> Vec<Starting> {
         let components = self.parts().board.take(&self.started);
         components.into_iter().map(|component| self.start_component(component)).collect()
     }
 
-    fn start_component(&mut self, component: Component) -> CancellationToken {
-        let ready = CancellationToken::new();
+    fn start_component(&mut self, component: Component) -> Starting {
         let (phase, name, failed) = (component.phase, component.name.clone(), self.failed.clone());
+        let ready = CancellationToken::new();
+        let starting = Starting { phase, name: name.clone(), ready: ready.clone() };
+        self.parts().board.starts(starting.clone());
         if phase == Phase::Elected {
             let (kept, again) = (self.again.take(), component.again());
             self.again = kept.zip(again).map(|(mut kept, again)| {
@@ -258,9 +306,9 @@ impl House {
                 kept
             });
         }
-        let Some(group) = self.phases.get_mut(&phase) else { return ready };
+        let Some(group) = self.phases.get_mut(&phase) else { return starting };
         let cancel = group.token().clone();
-        let running = component.start(Context { cancel: cancel.clone(), ready: Some(ready.clone()) });
+        let running = component.start(Context { cancel: cancel.clone(), ready: Some(ready) });
         group.spawn(name.clone(), async move {
             match running.await {
                 Err(error) if cancel.is_cancelled() => tracing::warn!(component = name, error, "failed while stopping"),
@@ -269,10 +317,11 @@ impl House {
                 Ok(()) => {}
             }
         });
-        ready
+        starting
     }
 
-    /// Stops phase by phase within the grace period, then releases the lease, then tells the last events.
+    /// Stops phase by phase within the grace period, then releases the lease, then tells the last events. A lease that is
+    /// lost meanwhile ends everything at once.
     async fn drain(&mut self, abort: &CancellationToken) -> Result<(), ManagerError> {
         let began = Instant::now();
         let deadline = match self.parts().settings.grace {
@@ -280,54 +329,92 @@ impl House {
             Grace::For(grace) => Some(began + grace),
             Grace::Forever => None,
         };
-        let mut held_up_by = Vec::new();
+        let (mut held_up_by, mut all_ended) = (Vec::new(), true);
         for row in Phase::STOP {
-            let out_of_time = async {
-                match deadline {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
             let had_time = !abort.is_cancelled() && deadline.is_none_or(|at| Instant::now() < at);
             let all_stopped = tokio::select! {
                 biased;
+                lost = lost(&mut self.failures) => {
+                    self.parts().engine.abort();
+                    return Err(lost);
+                }
                 () = stop_row(&mut self.phases, row) => true,
                 () = abort.cancelled() => false,
-                () = out_of_time => false,
+                () = out_of_time(deadline) => false,
             };
             if !all_stopped {
-                let held_up = self.abort_row(row, began).await;
+                let (held_up, ended) = self.abort_row(row, began).await;
+                all_ended &= ended;
                 // What had no time to stop is not to blame, unless it was at work.
                 held_up_by.extend(held_up.into_iter().filter(|held_up| had_time || held_up.key.is_some()));
             }
         }
-        self.beside.token().cancel();
-        if tokio::time::timeout(RELEASE, self.beside.stop()).await.is_err() {
-            self.beside.abort().await;
-        }
+        self.step_down(all_ended).await;
         // It keeps a bound of its own.
         self.teller.stop().await;
         let asked_for = self.parts().settings.grace == Grace::None;
         if held_up_by.is_empty() || asked_for { Ok(()) } else { Err(ManagerError::Drain { held_up_by }) }
     }
 
-    /// Ends what still runs in these phases, and says what that was.
-    async fn abort_row(&mut self, row: &[Phase], began: Instant) -> Vec<HeldUp> {
-        let (mut held_up_by, manager) = (Vec::new(), self.manager.clone());
+    /// Gives up leadership, unless something still runs that may act as the leader: then the lease has to run out. Nobody
+    /// takes it before that, and the fence refuses what comes after it.
+    async fn step_down(&mut self, all_ended: bool) {
+        if !all_ended {
+            tracing::warn!(
+                "not everything could be ended within {LAST_STRETCH:?}: leases are not released, and the next leader has \
+                 to wait until they run out"
+            );
+            return self.beside.abort().await;
+        }
+        self.beside.token().cancel();
+        if tokio::time::timeout(RELEASE, self.beside.stop()).await.is_err() {
+            self.beside.abort().await;
+        }
+    }
+
+    /// Ends what still runs in these phases, and says what that was, and whether all of it is gone. The lease is kept
+    /// meanwhile.
+    async fn abort_row(&mut self, row: &[Phase], began: Instant) -> (Vec<HeldUp>, bool) {
+        let (mut held_up_by, mut all_ended) = (Vec::new(), true);
+        let engine = self.parts().engine.clone();
         for phase in row {
             let Some(group) = self.phases.get_mut(phase) else { continue };
             let held_up = |by: String| HeldUp { by, key: None, running: began.elapsed() };
-            let working = if *phase == Phase::Elected { in_flight(&manager.0.engine) } else { Vec::new() };
+            let working = if *phase == Phase::Elected { in_flight(&engine) } else { Vec::new() };
             // The controllers as a whole are not worth naming where their keys are.
             let named = |name: &String| working.is_empty() || name != CONTROLLERS;
             held_up_by.extend(group.running().into_iter().filter(named).map(held_up));
             held_up_by.extend(working);
             if *phase == Phase::Elected {
-                manager.0.engine.abort();
+                engine.abort();
             }
-            group.abort().await;
+            let gone = async {
+                group.abort().await;
+                if *phase == Phase::Elected {
+                    engine.at_rest().await;
+                }
+            };
+            all_ended &= tokio::time::timeout(LAST_STRETCH, gone).await.is_ok();
         }
-        held_up_by
+        (held_up_by, all_ended)
+    }
+}
+
+/// Resolves when leadership is lost. Other failures are no news to a process that stops.
+async fn lost(failures: &mut mpsc::Receiver<ManagerError>) -> ManagerError {
+    loop {
+        match failures.recv().await {
+            Some(lost @ ManagerError::Lease(LeaseError::Lost { .. })) => return lost,
+            Some(_) => {}
+            None => std::future::pending().await,
+        }
+    }
+}
+
+async fn out_of_time(deadline: Option<Instant>) {
+    match deadline {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -341,9 +428,28 @@ fn in_flight(engine: &Engine) -> Vec<HeldUp> {
     engine.list().into_iter().flat_map(of_one).collect()
 }
 
-async fn all(ready: Vec<CancellationToken>) {
-    for ready in ready {
-        ready.cancelled().await;
+/// Waits until all are ready, and says which are not, less and less often: what never is must not be silent.
+async fn all(starting: Vec<Starting>) {
+    let mut ready = std::pin::pin!(async {
+        for component in &starting {
+            component.ready.cancelled().await;
+        }
+    });
+    let (mut next, mut so_far) = (PATIENCE, Duration::ZERO);
+    while tokio::time::timeout(next, &mut ready).await.is_err() {
+        so_far += next;
+        let missing: Vec<&str> = starting
+            .iter()
+            .filter(|component| !component.is_ready())
+            .map(|component| component.name.as_str())
+            .collect();
+        tracing::warn!(
+            phase = starting.first().map(|component| component.phase.to_string()),
+            components = missing.join(", "),
+            seconds = so_far.as_secs(),
+            "the process waits for components that have not said that they are ready"
+        );
+        next *= 2;
     }
 }
 

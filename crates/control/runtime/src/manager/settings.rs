@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::ManagerError;
 use crate::cache::Narrowing;
+use crate::controller::ControllerDefaults;
 use crate::lease::LeaseSettings;
+use crate::serve::Security;
 use crate::shards::ShardSettings;
 
 /// How long a drain may take.
@@ -48,10 +50,15 @@ pub struct ManagerSettings {
     pub shards: Option<ShardSettings>,
     /// What to do when the lease, or a shard, is lost.
     pub on_lost: OnLost,
+    /// What controllers do where their own description says nothing: workers, also by kind, limits of time, and so on.
+    pub controllers: ControllerDefaults,
     /// What is watched of each kind where controllers do not say so themselves, in the process's own cluster.
     pub caches: Narrowing,
     /// Flag and address of the metrics endpoint.
     pub metrics: Option<(String, String)>,
+    /// How the metrics endpoint keeps strangers out: TLS, and the API server's word on who may read. Plain HTTP for
+    /// everybody if `None`.
+    pub metrics_security: Option<Security>,
     /// Flag and address of the probes endpoint.
     pub probes: Option<(String, String)>,
     /// Flag and address of the admin endpoint.
@@ -75,8 +82,10 @@ impl ManagerSettings {
             lease: None,
             shards: None,
             on_lost: OnLost::default(),
+            controllers: ControllerDefaults::default(),
             caches: Narrowing::default(),
             metrics: None,
+            metrics_security: None,
             probes: None,
             admin: None,
             admin_beyond_loopback: false,

@@ -1,7 +1,7 @@
 //! What a process tells about itself besides its controllers: caches, elections, shards, and the process as the
 //! operating system sees it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
 
@@ -20,6 +20,12 @@ use crate::watch::Trouble;
 struct OfCache {
     cluster: String,
     scope: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfKind {
+    cluster: String,
+    kind: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -56,6 +62,9 @@ pub(super) struct HouseFamilies {
     events_dropped: Family<OfCluster, Counter>,
     events_silenced: Family<OfCluster, Counter>,
     events_failed: Family<OfCluster, Counter>,
+    undecodable: Family<OfKind, Counter>,
+    /// How many of them were counted of each cache.
+    counted: Mutex<BTreeMap<OfCache, u64>>,
     /// The caches that have gauges.
     shown: Mutex<BTreeSet<OfCache>>,
 }
@@ -85,6 +94,11 @@ impl HouseFamilies {
         registry.register("concert_cache_bytes", "Bytes of the objects in a cache", self.bytes.clone());
         registry.register("concert_cache_synced", "Whether a cache has been complete once", self.synced.clone());
         registry.register("concert_cache_skipped_objects", "Objects that cannot be read", self.skipped.clone());
+        registry.register(
+            "concert_undecodable_objects",
+            "Versions of objects that could not be read, or not as the type that was wanted",
+            self.undecodable.clone(),
+        );
         registry.register(
             "concert_watch_lag_seconds",
             "Time since a watch was last heard of; bookmarks count",
@@ -129,6 +143,7 @@ impl Metrics {
     /// Before a scrape: how the caches of a cluster are doing.
     pub(crate) fn caches(&self, cluster: &str, reports: &[CacheReport]) {
         self.forget_caches(cluster);
+        self.count_undecodable(cluster, reports);
         let house = self.house();
         for report in reports {
             let of = OfCache { cluster: cluster.to_owned(), scope: report.scope.to_string() };
@@ -148,6 +163,22 @@ impl Metrics {
                 let OfCache { cluster, scope } = of.clone();
                 house.trouble.get_or_create(&InTrouble { cluster, scope, trouble }).set((now == Some(trouble)).into());
             }
+        }
+    }
+
+    /// Adds what each cache could not read since the last scrape.
+    fn count_undecodable(&self, cluster: &str, reports: &[CacheReport]) {
+        let mut counted = self.house().counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = counted.extract_if(.., |of, _| of.cluster == cluster).collect::<BTreeMap<_, _>>();
+        for report in reports {
+            let of = OfCache { cluster: cluster.to_owned(), scope: report.scope.to_string() };
+            let gvk = &report.scope.resource.gvk;
+            let kind = if gvk.group.is_empty() { gvk.kind.clone() } else { format!("{}.{}", gvk.kind, gvk.group) };
+            // Fewer than before: it is another cache of the same scope.
+            let (now, known) = (report.undecodable, before.get(&of).copied().unwrap_or(0));
+            let counter = self.house().undecodable.get_or_create_owned(&OfKind { cluster: of.cluster.clone(), kind });
+            counter.inc_by(now.checked_sub(known).unwrap_or(now));
+            counted.insert(of, now);
         }
     }
 

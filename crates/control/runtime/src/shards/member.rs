@@ -51,6 +51,10 @@ impl Seat {
         Ok(())
     }
 
+    fn is_held(&self) -> bool {
+        self.elector.loses_at().is_some()
+    }
+
     fn fence(&self, clock: &Clock) -> Option<String> {
         match self.elector.standing(clock.now()) {
             Standing::Leading { fence } => Some(fence),
@@ -156,10 +160,20 @@ impl Member {
         self.seats.iter().filter_map(|seat| seat.elector.loses_at()).min()
     }
 
-    /// Looks at everything, says that we are there, and takes, renews and gives up shards.
+    /// Looks at everything, says that we are there, and takes, renews and gives up shards. What one request cannot do holds
+    /// up no other: above all, what is held is renewed whatever else failed. Gives the first failure.
     async fn round(&mut self) -> Result<(), ApiError> {
-        self.look().await?;
-        self.presence.take(&self.clock).await?;
+        let looked = self.look().await;
+        let present = self.presence.take(&self.clock).await;
+        let acted = if looked.is_ok() { self.share().await } else { self.renew().await };
+        // Candidates meet by conflict; the next look tells.
+        let quiet = |error: &ApiError| error.is_conflict() || error.is_already_exists();
+        let results = [looked, present].into_iter().chain(acted);
+        results.filter(|result| !result.as_ref().err().is_some_and(quiet)).collect()
+    }
+
+    /// Takes what should be ours, renews it, and gives up what should be another's.
+    async fn share(&mut self) -> Vec<Result<(), ApiError>> {
         let now = self.clock.now();
         let mut members: BTreeSet<String> = self.roster.members(now);
         members.insert(self.settings.lease.identity.clone());
@@ -167,8 +181,7 @@ impl Member {
         let (clock, shards, workers) = (&self.clock, &self.shards, &self.workers);
         let identity = &self.settings.lease.identity;
         let acts = self.seats.iter_mut().zip((0..).zip(assigned)).map(|(seat, (shard, wanted_by))| async move {
-            let held = seat.elector.loses_at().is_some();
-            match (wanted_by.as_ref() == Some(identity), held) {
+            match (wanted_by.as_ref() == Some(identity), seat.is_held()) {
                 (true, _) => {
                     shards.stay(shard);
                     seat.take(clock).await
@@ -177,10 +190,14 @@ impl Member {
                 (false, false) => Ok(()),
             }
         });
-        let results = join_all(acts).await;
-        // Candidates meet by conflict; the next look tells.
-        let quiet = |error: &ApiError| error.is_conflict() || error.is_already_exists();
-        results.into_iter().filter(|result| !result.as_ref().err().is_some_and(quiet)).collect()
+        join_all(acts).await
+    }
+
+    /// Renews what is held, and nothing else: who is there is not known.
+    async fn renew(&mut self) -> Vec<Result<(), ApiError>> {
+        let clock = &self.clock;
+        let held = self.seats.iter_mut().filter(|seat| seat.is_held());
+        join_all(held.map(|seat| seat.take(clock))).await
     }
 
     /// One list shows all Leases of the group.

@@ -1,12 +1,16 @@
 //! Events from outside, folded by key where their reader is slower than their sender.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::future::poll_fn;
+use std::sync::{Arc, PoisonError, Weak};
+use std::task::{Poll, Waker};
+use std::time::Duration;
 
 use concert_api::{Object, ObjectKey};
-use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::cache::{Change, Origin};
+use crate::sync::Mutex;
 
 /// Brings events from outside of the API to controllers. Cheap to clone.
 ///
@@ -44,47 +48,82 @@ impl Channel {
 
 /// Changes that wait to be mapped: at most one per object, first come, first served.
 #[derive(Debug, Default)]
-pub(crate) struct Mailbox {
-    letters: Mutex<Letters>,
-    arrived: Notify,
-}
+pub(crate) struct Mailbox(Mutex<Letters>);
 
 #[derive(Debug, Default)]
 struct Letters {
-    order: VecDeque<ObjectKey>,
+    /// By when they came.
+    order: VecDeque<(Instant, ObjectKey)>,
     by_key: BTreeMap<ObjectKey, Change>,
+    folded: u64,
+    /// The reader, where it waits.
+    reader: Option<Waker>,
+}
+
+/// A change, and since when it (or the first one that was folded into it) waited.
+pub(crate) struct Letter {
+    pub(crate) change: Change,
+    pub(crate) since: Instant,
+}
+
+/// What a mapping that may take its time has not done yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    /// Changes that wait: at most one per object.
+    pub waiting: usize,
+    /// How long the first of them has waited.
+    pub oldest: Option<Duration>,
+    /// Changes that were folded into one of the same object that waited, since the beginning.
+    pub folded: u64,
 }
 
 impl Mailbox {
     /// Puts a change in, or folds it into the one about the same object.
     pub(crate) fn put(&self, change: Change) {
-        let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
-        let Letters { order, by_key } = &mut *letters;
+        let mut letters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Letters { order, by_key, folded, reader } = &mut *letters;
         match by_key.get_mut(&change.key) {
-            Some(before) => fold(before, change),
+            Some(before) => {
+                *folded += 1;
+                fold(before, change);
+            }
             None => {
-                order.push_back(change.key.clone());
+                order.push_back((Instant::now(), change.key.clone()));
                 by_key.insert(change.key.clone(), change);
             }
         }
+        let reader = reader.take();
         drop(letters);
-        self.arrived.notify_one();
-    }
-
-    fn take(&self) -> Option<Change> {
-        let mut letters = self.letters.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = letters.order.pop_front()?;
-        letters.by_key.remove(&key)
+        if let Some(reader) = reader {
+            reader.wake();
+        }
     }
 
     /// The next change. For one reader.
-    pub(crate) async fn next(&self) -> Change {
-        loop {
-            if let Some(change) = self.take() {
-                return change;
+    pub(crate) async fn next(&self) -> Letter {
+        poll_fn(|context| {
+            let mut letters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(letter) = letters.take() {
+                return Poll::Ready(letter);
             }
-            self.arrived.notified().await;
-        }
+            letters.reader = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// What waits in it.
+    pub(crate) fn backlog(&self) -> Backlog {
+        let letters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let oldest = letters.order.front().map(|(since, _)| since.elapsed());
+        Backlog { waiting: letters.order.len(), oldest, folded: letters.folded }
+    }
+}
+
+impl Letters {
+    fn take(&mut self) -> Option<Letter> {
+        let (since, key) = self.order.pop_front()?;
+        Some(Letter { change: self.by_key.remove(&key)?, since })
     }
 }
 
@@ -114,11 +153,17 @@ mod tests {
         Change { key: ObjectKey::cluster("a"), old, new, origin: Origin::Watched }
     }
 
+    fn take(mailbox: &Mailbox) -> Option<Change> {
+        mailbox.0.lock().unwrap().take().map(|letter| letter.change)
+    }
+
     fn folded(changes: &[(Option<&str>, Option<&str>)]) -> (Verb, Vec<String>) {
         let mailbox = Mailbox::default();
         changes.iter().for_each(|(old, new)| mailbox.put(change(*old, *new)));
-        let folded = mailbox.take().unwrap();
-        assert!(mailbox.take().is_none(), "one per object");
+        let Backlog { waiting, oldest, folded } = mailbox.backlog();
+        assert_eq!((waiting, oldest.is_some(), folded), (1, true, 1), "two changes, one letter");
+        let folded = take(&mailbox).unwrap();
+        assert!(take(&mailbox).is_none(), "one per object");
         let states = folded.states().map(|object| object.value().unwrap()["data"].as_str().unwrap().to_owned());
         (folded.verb(), states.collect())
     }
@@ -141,7 +186,7 @@ mod tests {
         for data in ["1", "2"] {
             channel.send(object(data));
         }
-        let event = one.take().unwrap();
+        let event = take(&one).unwrap();
         assert_eq!((event.verb(), event.states().count()), (Verb::Generic, 1));
         assert_eq!(channel.0.lock().unwrap().len(), 1);
     }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use concert_runtime::manager::Context;
 use concert_runtime::{
-    Controller, LeaseSettings, Manager, ManagerSettings, Outcome, Phase, ShardSettings, Standing, Stop, reconcile_fn,
+    Channel, Controller, LeaseSettings, Manager, ManagerSettings, Mapping, Outcome, Phase, ShardSettings, Standing,
+    Stop, Trigger, reconcile_fn,
 };
 use concert_world::World;
 use serde_json::{Value, json};
@@ -45,6 +46,10 @@ const NAMES: &[&str] = &[
     "concert_cache_synced{cluster=\"\",scope=\"configmaps\"} 1",
     "concert_cache_skipped_objects{cluster=\"\",scope=\"configmaps\"} 0",
     "concert_watch_trouble{cluster=\"\",scope=\"configmaps\",trouble=\"forbidden\"} 0",
+    "concert_undecodable_objects_total{cluster=\"\",kind=\"ConfigMap\"} 0",
+    "concert_source_waiting{controller=\"maps\",source=\"a channel\"} 0",
+    "concert_source_oldest_seconds{controller=\"maps\",source=\"a channel\"} 0",
+    "concert_source_folded_total{controller=\"maps\",source=\"a channel\"} 0",
     "concert_events_dropped_total",
 ];
 
@@ -87,7 +92,9 @@ async fn a_running_process_shows_what_it_does() {
         }
         Ok(Outcome::Done)
     });
-    manager.add_controller(Controller::builder("maps").for_(maps()).owns(secrets()).run(never).unwrap()).unwrap();
+    let outside = Trigger::channel(&Channel::new(), Mapping::own());
+    let builder = Controller::builder("maps").for_(maps()).owns(secrets()).on(outside);
+    manager.add_controller(builder.run(never).unwrap()).unwrap();
     let (drain, abort) = (CancellationToken::new(), CancellationToken::new());
     let hold = manager.clone();
     let story = async {
@@ -119,9 +126,14 @@ fn check_admin(all: &Value, manager: &Manager) {
     let watches = all["clusters"][0]["watches"].as_array().unwrap();
     assert_eq!((watches.len(), &watches[0]["scope"], &watches[0]["synced"]), (2, &json!("configmaps"), &json!(true)));
     assert!(watches[0]["objects"].as_u64().unwrap() >= 1 && watches[0]["trouble"].is_null());
+    assert_eq!((&watches[0]["skipped"], &watches[0]["undecodable"]), (&json!(0), &json!(0)));
     let controller = &all["controllers"][0];
     assert_eq!((&controller["name"], &controller["inFlight"][0]["key"]), (&json!("maps"), &json!("default/a")));
     assert!(controller["inFlight"][0]["seconds"].is_number() && controller["ready"].is_number());
+    assert_eq!(
+        controller["mailboxes"][0],
+        json!({ "source": "a channel", "waiting": 0, "oldestSeconds": null, "folded": 0 })
+    );
     let Standing::Leading { fence } = manager.standing().borrow().clone() else { panic!("it leads") };
     let lease = &all["leases"][0];
     assert_eq!((&lease["leads"], &lease["leader"], &lease["fence"]), (&json!(true), &json!("me"), &json!(fence)));

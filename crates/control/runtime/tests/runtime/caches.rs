@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use concert_api::{LabelSelector, Object, ObjectKey};
-use concert_runtime::{Client, Form, Informers, KindSettings, Narrowing, Scope, Transform, Trouble};
+use concert_runtime::{
+    Client, Form, Informers, KindSettings, Namespaces, Narrowing, Scope, Selectors, Transform, Trouble,
+};
 use concert_world::{Flow, Valve, World};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -219,21 +221,224 @@ async fn several_namespaces_share_a_cache_and_may_change() {
         client.create(&maps(), &labelled(name, "x", "web")).await.unwrap();
     }
     let informers = Informers::new(client.clone());
-    let cache = informers.cache(Scope::all(maps()).in_namespaces(["a", "b"]).labelled("app=x"));
+    let set = Namespaces::new("tenants", ["a", "b"]);
+    let cache = informers.cache(Scope::all(maps()).within(&set).labelled("app=x"));
     cache.synced().await;
     found(&cache.list(), &["a/x", "b/x"]);
+    let same = informers.cache(Scope::all(maps()).within(&set.clone()).labelled("app=x"));
+    let fixed = informers.cache(Scope::all(maps()).in_namespaces(["a", "b"]).labelled("app=x"));
+    assert_eq!(informers.caches().len(), 2, "a set has one cache, and nobody else has it");
+    fixed.synced().await;
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&seen);
     let _subscription =
         cache.subscribe(move |change| log.lock().unwrap().push(format!("{:?} {}", change.verb(), change.key)));
     seen.lock().unwrap().clear();
-    cache.set_namespaces(&BTreeSet::from(["b".to_owned(), "c".to_owned()]));
+    set.set(["b", "c"]);
     until("the new namespace", || cache.get(&ObjectKey::new("c", "x")).is_some()).await;
     assert_eq!(*seen.lock().unwrap(), ["Deleted a/x", "Created c/x"]);
     client.create(&maps(), &labelled("a", "y", "web")).await.unwrap();
     client.create(&maps(), &labelled("b", "y", "web")).await.unwrap();
     until("one more", || cache.len() == 3).await;
     assert_eq!(seen.lock().unwrap().len(), 3, "nothing of a namespace that was left");
+    found(&same.list(), &["b/x", "b/y", "c/x"]);
+    until("two more", || fixed.len() == 4).await;
+    found(&fixed.list(), &["a/x", "a/y", "b/x", "b/y"]);
+    set.set::<String>([]);
+    until("empty", || cache.is_empty()).await;
+    assert!(cache.state().synced, "of nothing all is known");
+}
+
+/// A turn that wrote to a namespace waits until the cache has seen it, but not for ever if nobody looks there any more.
+#[tokio::test(start_paused = true)]
+async fn what_is_left_is_not_waited_for() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let informers = Informers::new(client.clone());
+    let set = Namespaces::new("tenants", ["default"]);
+    let cache = informers.cache(Scope::all(maps()).within(&set));
+    cache.synced().await;
+    let far = 1 << 40;
+    let wait = |namespace: &'static str| tokio::time::timeout(Duration::from_secs(5), cache.reaches(namespace, far));
+    assert!(wait("default").await.is_err());
+    assert!(wait("elsewhere").await.is_ok(), "nobody looks there");
+    let (waited, ()) = tokio::join!(wait("default"), async { set.set(["other"]) });
+    assert!(waited.is_ok());
+}
+
+/// Two selectors of one scope: an object is known once, as long as one of them selects it.
+pub(crate) async fn selectors_are_joined(client: &Client, prefix: &str) {
+    let (one, two) = (format!("{prefix}-one"), format!("{prefix}-two"));
+    let informers = Informers::new(client.clone());
+    let scope = Scope::all(maps()).labelled(format!("{one}=y")).or(|all| all.labelled(format!("{two}=y")));
+    let cache = informers.cache(scope);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&seen);
+    let _subscription =
+        cache.subscribe(move |change| log.lock().unwrap().push((change.verb(), change.key.to_string())));
+    cache.synced().await;
+    let name = format!("{prefix}-x");
+    let mut both = map(&name, "1");
+    both["metadata"]["labels"] = json!({ &one: "y", &two: "y" });
+    client.create(&maps(), &both).await.unwrap();
+    until("known", || cache.get(&key(&name)).is_some()).await;
+    let relabel = async |labels: Value| {
+        let patch = json!({ "metadata": { "labels": labels } });
+        let revision = client.merge_patch(&maps(), &key(&name), &patch, None).await.unwrap().revision().unwrap();
+        until("seen", || cache.get(&key(&name)).is_none_or(|known| known.revision() >= Some(revision))).await;
+    };
+    relabel(json!({ &one: null })).await;
+    assert!(cache.get(&key(&name)).is_some(), "the other still selects it");
+    relabel(json!({ &one: "y", &two: null })).await;
+    assert!(cache.get(&key(&name)).is_some());
+    relabel(json!({ &one: null })).await;
+    until("gone", || cache.is_empty()).await;
+    let verbs: Vec<String> = seen.lock().unwrap().iter().map(|(verb, _)| format!("{verb:?}")).collect();
+    assert_eq!(
+        (verbs.first().map(String::as_str), verbs.last().map(String::as_str)),
+        (Some("Created"), Some("Deleted"))
+    );
+    client.delete(&maps(), &key(&name), &Default::default()).await.unwrap();
+    informers.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_is_known_while_any_selector_selects_it() {
+    selectors_are_joined(&Server::new().await.client(&World::simulated(1)), "joined").await;
+}
+
+/// Namespaces are followed by their labels, and the rest of them by name.
+pub(crate) async fn namespaces_are_followed(client: &Client, prefix: &str) {
+    let place = |n: &str| format!("{prefix}-{n}");
+    for n in ["a", "b", "c"] {
+        let mut object = namespace(&place(n));
+        object["metadata"]["labels"] = json!({ prefix: if n == "c" { "no" } else { "yes" } });
+        client.create(&namespaces(), &object).await.unwrap();
+        let mut object = labelled(&place(n), "x", "web");
+        object["metadata"]["labels"][prefix] = "y".into();
+        client.create(&maps(), &object).await.unwrap();
+    }
+    let informers = Informers::new(client.clone());
+    let set = informers.namespaces_labelled(&format!("{prefix}=yes"));
+    let ours = informers.cache(Scope::all(maps()).within(&set).labelled(format!("{prefix}=y")));
+    let rest = informers.cache(Scope::all(maps()).outside([place("a"), place("b")]).labelled(format!("{prefix}=y")));
+    ours.synced().await;
+    rest.synced().await;
+    found(&ours.list(), &[&format!("{}/x", place("a")), &format!("{}/x", place("b"))]);
+    found(&rest.list(), &[&format!("{}/x", place("c"))]);
+    for (n, value) in [("b", "no"), ("c", "yes")] {
+        let patch = json!({ "metadata": { "labels": { prefix: value } } });
+        client.merge_patch(&namespaces(), &ObjectKey::cluster(place(n)), &patch, None).await.unwrap();
+    }
+    until("followed", || ours.get(&ObjectKey::new(place("c"), "x")).is_some() && ours.len() == 2).await;
+    found(&ours.list(), &[&format!("{}/x", place("a")), &format!("{}/x", place("c"))]);
+    drop((ours, set, rest));
+    until("closed", || informers.caches().is_empty()).await;
+    for n in ["a", "b", "c"] {
+        client.delete(&maps(), &ObjectKey::new(place(n), "x"), &Default::default()).await.unwrap();
+    }
+    informers.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn namespaces_are_followed_by_their_labels() {
+    namespaces_are_followed(&Server::new().await.client(&World::simulated(1)), "followed").await;
+}
+
+/// The kind's line for the namespace, the kind's line, the defaults for the namespace, the defaults.
+#[tokio::test(start_paused = true)]
+async fn the_nearest_line_selects() {
+    let client = Server::new().await.client(&World::simulated(1));
+    for n in ["a", "b", "c", "d"] {
+        client.create(&namespaces(), &namespace(n)).await.unwrap();
+        for tier in ["web", "db", "log"] {
+            client.create(&maps(), &labelled(n, tier, tier)).await.unwrap();
+        }
+    }
+    let tier = |tier: &str| Selectors::labelled(format!("tier={tier}"));
+    let open = Selectors::default();
+    let namespaces =
+        |lines: &[(&str, &Selectors)]| lines.iter().map(|(name, of)| ((*name).to_owned(), (*of).clone())).collect();
+    let check = async |kind: Option<KindSettings>, defaults: KindSettings, expected: &[&str]| {
+        let kinds = kind.into_iter().map(|kind| (maps().group_resource(), kind)).collect();
+        let informers = Informers::narrowed(client.clone(), Narrowing { kinds, defaults });
+        let cache = informers.cache(maps());
+        cache.synced().await;
+        found(&cache.list(), expected);
+    };
+    let defaults = KindSettings {
+        namespaces: namespaces(&[("a", &open), ("b", &tier("db"))]),
+        selectors: tier("log"),
+        ..KindSettings::default()
+    };
+    check(None, defaults.clone(), &["a/log", "b/db"]).await;
+    let only = KindSettings { namespaces: namespaces(&[("b", &open), ("c", &tier("web"))]), ..KindSettings::default() };
+    check(Some(only), defaults.clone(), &["b/db", "c/web"]).await;
+    let kind = KindSettings { selectors: tier("web"), ..KindSettings::default() };
+    check(Some(kind), defaults.clone(), &["a/web", "b/web"]).await;
+    let everything = Selectors::labelled("");
+    let kind = KindSettings {
+        selectors: everything,
+        namespaces: namespaces(&[("a", &tier("db")), ("d", &open)]),
+        ..KindSettings::default()
+    };
+    check(Some(kind), defaults, &["a/db", "d/db", "d/log", "d/web"]).await;
+    let rest = KindSettings {
+        namespaces: namespaces(&[("a", &open), ("", &tier("web"))]),
+        selectors: tier("db"),
+        ..KindSettings::default()
+    };
+    check(Some(rest), KindSettings::default(), &["a/db", "b/web", "c/web", "d/web"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lazy_cache_is_opened_by_a_read_and_closed_when_idle() {
+    let client = Server::new().await.client(&World::simulated(1));
+    client.create(&maps(), &map("a", "1")).await.unwrap();
+    let informers = Informers::new(client.clone());
+    let objects = informers.objects_of(maps());
+    let (lazy, others) = (objects.lazily(Duration::from_secs(60)), objects.if_opened());
+    drop(objects);
+    assert!(informers.caches().is_empty());
+    let refused = others.get(&key("a")).await.unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "cannot read configmaps from the cache: nothing watches this kind; watch it from a controller, or read lazily() or live()"
+    );
+    assert!(lazy.get(&key("a")).await.unwrap().is_some());
+    assert_eq!(informers.caches().len(), 1);
+    assert!(others.get(&key("a")).await.unwrap().is_some(), "somebody has it open");
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    lazy.get(&key("a")).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(40)).await;
+    assert_eq!(informers.caches().len(), 1, "it was read 40 seconds ago");
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(informers.caches().is_empty(), "closed");
+    client.create(&maps(), &map("b", "1")).await.unwrap();
+    assert!(lazy.get(&key("b")).await.unwrap().is_some(), "opened again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_are_of_one_moment() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let informers = Informers::new(client.clone());
+    for n in 0..7 {
+        client.create(&maps(), &labelled("default", &format!("m{n}"), "web")).await.unwrap();
+    }
+    let here = concert_runtime::Selection { namespace: "default".into(), labels: "app=x".into(), ..Default::default() };
+    for objects in [informers.objects_of(maps()), client.objects_of(maps())] {
+        let mut pages = objects.pages(&here, 3);
+        let mut sizes = vec![pages.next().await.unwrap().unwrap().len()];
+        client.create(&maps(), &labelled("default", "late", "web")).await.unwrap();
+        while let Some(page) = pages.next().await.unwrap() {
+            sizes.push(page.len());
+        }
+        client.delete(&maps(), &key("late"), &Default::default()).await.unwrap();
+        assert_eq!((sizes.iter().sum::<usize>(), sizes.len()), (7, 3), "{sizes:?} of {objects:?}");
+    }
+    let cache = informers.cache(maps());
+    cache.synced().await;
+    assert_eq!(cache.find().in_namespace("default").limit(2).list().len(), 2);
+    assert_eq!(cache.find().in_namespace("default").pages(5).map(|page| page.len()).collect::<Vec<_>>().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -244,11 +449,10 @@ async fn what_a_process_says_of_a_kind_holds_where_a_controller_says_nothing() {
         client.create(&maps(), &labelled(namespace, tier, tier)).await.unwrap();
     }
     let here = KindSettings {
-        namespaces: BTreeSet::from(["a".to_owned()]),
-        labels: "app=x".into(),
+        namespaces: [("a".to_owned(), Selectors::default())].into(),
+        selectors: Selectors::labelled("app=x"),
         transform: Some(Transform::tree(|object| object["data"] = json!({ "left": "out" }))),
         managed_fields: true,
-        ..KindSettings::default()
     };
     let narrowing = Narrowing { kinds: [(maps().group_resource(), here)].into(), ..Narrowing::default() };
     let informers = Informers::narrowed(client.clone(), narrowing);

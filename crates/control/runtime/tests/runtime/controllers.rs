@@ -166,10 +166,73 @@ async fn failures_wait_longer_each_time_and_panics_are_fenced() {
 async fn a_terminal_error_is_not_tried_again_and_a_conflict_is_quiet() {
     let (gaps, metrics) = turns(|_| Err(ReconcileError::terminal("no")), 1).await;
     assert!(gaps.is_empty() && metrics.contains("terminal_reconcile_errors_total{controller=\"c\"} 1"), "{metrics}");
-    let conflict = |attempt| if attempt == 0 { Err(ReconcileError::conflict("busy")) } else { Ok(Outcome::Done) };
-    let (gaps, metrics) = turns(conflict, 2).await;
-    assert_eq!(gaps, [0], "at once");
-    assert!(metrics.contains("reconcile_errors_total{controller=\"c\"} 0"), "{metrics}");
+    let turn = AtomicUsize::new(0);
+    let conflict = move |attempt| {
+        assert_eq!(attempt, 0, "conflicts are no failures");
+        match turn.fetch_add(1, Ordering::SeqCst) {
+            0..3 => Err(ReconcileError::conflict("busy")),
+            _ => Ok(Outcome::Done),
+        }
+    };
+    let (gaps, metrics) = turns(conflict, 4).await;
+    assert_eq!(gaps, [0, 0, 0], "at once");
+    for line in [
+        "controller_runtime_reconcile_errors_total{controller=\"c\"} 0",
+        "controller_runtime_reconcile_total{controller=\"c\",result=\"error\"} 0",
+        "controller_runtime_reconcile_total{controller=\"c\",result=\"requeue\"} 3",
+        "concert_reconcile_conflicts_total{controller=\"c\"} 3",
+        "concert_workqueue_backoffs_total{name=\"c\",controller=\"c\"} 0",
+    ] {
+        assert!(metrics.contains(line), "{line} is missing in:\n{metrics}");
+    }
+}
+
+/// A conflict that a program wraps in an error of its own.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot save")]
+struct Wrapped(#[source] concert_runtime::ApiError);
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_after_a_lost_event_is_solved_by_reading_live() {
+    let valve = Valve::by(|_| Flow::Deliver);
+    let client = Server::new().await.client(&World { valve: valve.clone(), ..World::simulated(1) });
+    let (engine, metrics) = engine(&client);
+    client.create(&maps(), &map("a", "1")).await.unwrap();
+    let objects = engine.informers().objects_of(maps());
+    let log = Log::default();
+    let (writer, seen) = (client.clone(), Arc::clone(&log));
+    let reconciler = reconcile_fn(move |request| {
+        let (writer, seen, objects) = (writer.clone(), Arc::clone(&seen), objects.clone());
+        async move {
+            let own = request.object().await?.unwrap().value().unwrap();
+            let read = objects.within(&request).get(&request.key).await?.unwrap();
+            assert_eq!(own["metadata"]["resourceVersion"], read["metadata"]["resourceVersion"]);
+            seen.lock().unwrap().push(own["data"]["a"].as_str().unwrap().to_owned());
+            if own["data"]["a"] == "1" && seen.lock().unwrap().len() == 1 {
+                return Ok(Outcome::Done);
+            }
+            let mut wanted = own;
+            wanted["data"]["b"] = "done".into();
+            let saved = writer.replace(&maps(), &wanted, None).await;
+            saved.map_err(|error| ReconcileError::retry(Wrapped(error)))?;
+            Ok(Outcome::Done)
+        }
+    });
+    engine.add(Controller::builder("c").for_(maps()).run(reconciler).unwrap()).unwrap();
+    until("the first turn", || log.lock().unwrap().len() == 1).await;
+    valve.set(|_| Flow::Drop);
+    client.merge_patch(&maps(), &key("a"), &json!({ "data": { "a": "2" } }), None).await.unwrap();
+    engine.poke("c", key("a"));
+    until("a turn that reads live", || log.lock().unwrap().len() == 4).await;
+    assert_eq!(take(&log), ["1", "1", "1", "2"], "the cache is believed twice");
+    let saved = client.get(&maps(), &key("a")).await.unwrap().unwrap();
+    until("saved", || metrics.text().contains("result=\"success\"} 2")).await;
+    assert_eq!(
+        client.get(&maps(), &key("a")).await.unwrap().unwrap().value().unwrap()["data"]["b"],
+        "done",
+        "{saved:?}"
+    );
+    assert!(metrics.text().contains("concert_reconcile_conflicts_total{controller=\"c\"} 2"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,16 +7,21 @@
 mod admin;
 mod caches;
 mod clients;
+mod complaints;
 mod controllers;
 mod determinism;
 mod embedded;
 mod events;
+mod handover;
+mod kinds;
 mod leases;
 mod managers;
 mod objects;
 mod reference;
+mod secured;
 mod shards;
 mod sources;
+mod storms;
 mod turns;
 mod watches;
 

@@ -6,7 +6,7 @@ use concert_e2e::{ControlPlane, on_reference_only};
 use concert_runtime::{Client, Source};
 use concert_world::World;
 
-use crate::{caches, clients, controllers, events, leases, managers, objects, shards, watches};
+use crate::{caches, clients, controllers, events, kinds, leases, managers, objects, shards, watches};
 
 fn everything_holds(server: &ControlPlane) {
     let source = Source { kubeconfig: Some(server.kubeconfig().to_owned()), context: None };
@@ -20,6 +20,10 @@ fn everything_holds(server: &ControlPlane) {
         watches::a_cache_follows(&client, "cache").await;
         caches::objects_are_found(&client, "found").await;
         caches::metadata_alone(&client, "meta").await;
+        caches::selectors_are_joined(&client, "joined").await;
+        caches::namespaces_are_followed(&client, "followed").await;
+        kinds::a_kind_of_ones_own(&client).await;
+        kinds::writes_differ_by_client(&client, "write").await;
         objects::a_typed_life(&client, "typed").await;
         objects::applies_own_fields(&client, "own").await;
         objects::creates_or_updates(&client, "be").await;

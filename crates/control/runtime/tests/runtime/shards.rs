@@ -9,7 +9,7 @@ use concert_runtime::manager::ManagerError;
 use concert_runtime::{
     Client, Controller, Manager, ManagerSettings, Outcome, Scope, ShardSettings, Shards, Stop, TaskGroup, reconcile_fn,
 };
-use concert_world::World;
+use concert_world::{Call, Gate, Verdict, World};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -201,4 +201,37 @@ async fn a_replica_that_is_cut_off_stops_before_others_take_over() {
     assert!(a.shards.held().len() < SHARDS as usize, "nobody took over yet");
     settled(&[&a], Duration::from_secs(20)).await;
     assert_eq!(books.lock().unwrap().met, Vec::<String>::new());
+}
+
+/// From a moment on, answers one sort of request about leases with an error.
+#[derive(Clone, Debug, Default)]
+struct Trouble(Arc<Mutex<Option<&'static str>>>);
+
+impl Gate for Trouble {
+    fn admit(&self, call: &Call<'_>) -> Verdict {
+        let hit = match *self.0.lock().unwrap() {
+            None => false,
+            Some("lists") => call.verb == "GET" && call.key.ends_with("/leases"),
+            Some(_) => call.key.contains("maps-member-"),
+        };
+        if hit { Verdict::Fail(500) } else { Verdict::Pass }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_held_is_renewed_whatever_else_fails() {
+    for trouble in ["lists", "presence"] {
+        let ((server, _), books) = (server_with_keys().await, Books::default());
+        let gate = Trouble::default();
+        let world = World { gate: Arc::new(gate.clone()), ..World::simulated(1) };
+        let a = replica_of(server.client(&world), "a", &books);
+        settled(&[&a], Duration::from_secs(10)).await;
+        *gate.0.lock().unwrap() = Some(trouble);
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        assert_eq!(held(&[&a]), [SHARDS as usize], "trouble with {trouble}");
+        *gate.0.lock().unwrap() = None;
+        let b = replica(&server, "b", 2, &books);
+        settled(&[&a, &b], Duration::from_secs(20)).await;
+        assert_eq!(books.lock().unwrap().met, Vec::<String>::new());
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use concert_api::{Object, ObjectKey};
 use concert_runtime::{
     Change, Channel, Controller, ControllerError, Mapping, Origin, Outcome, Predicate, Priorities, Reconciler, Request,
-    Sink, Trigger, Verb, WhenMissing, reconcile_fn, reconcile_keys_fn,
+    Scope, Sink, Trigger, Verb, WhenMissing, reconcile_fn, reconcile_keys_fn,
 };
 use concert_world::{Call, Gate, Verdict, World};
 use serde_json::json;
@@ -293,4 +293,30 @@ async fn a_resync_looks_at_everything_again_without_haste_and_is_known_as_such()
     tokio::time::sleep(hour * 3 / 5).await;
     assert!(take(&log).len() + half.len() >= 10, "each object once");
     assert_eq!(take(&quiet).len(), 10, "the first list only: a predicate on changes drops a resync");
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_is_looked_at_again_twice_a_day_unless_told_otherwise() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let ((engine, _), [usual, late, never]) = (engine(&client), [Log::default(), Log::default(), Log::default()]);
+    let in_default = || Scope::all(maps()).in_namespaces(["default"]);
+    for n in 0..5 {
+        client.create(&maps(), &map(&format!("m{n}"), "1")).await.unwrap();
+    }
+    let builder = |name: &str, log: &Log| (Controller::builder(name), noting(log));
+    let (controller, reconciler) = builder("usual", &usual);
+    engine.add(controller.for_(in_default()).run(reconciler).unwrap()).unwrap();
+    let (controller, reconciler) = builder("never", &never);
+    engine.add(controller.for_(in_default()).resync(Duration::ZERO).run(reconciler).unwrap()).unwrap();
+    let (controller, reconciler) = builder("late", &late);
+    engine.add(controller.on(Trigger::channel(&Channel::new(), Mapping::own())).run(reconciler).unwrap()).unwrap();
+    let handle = engine.handle::<ObjectKey>("late").unwrap();
+    handle.watch(Trigger::kind(in_default(), Mapping::own())).keep();
+    let resyncs = |log: &Log| log.lock().unwrap().iter().filter(|line| line.ends_with("resync -100")).count();
+    // Ten hours, a tenth more or less.
+    tokio::time::sleep(Duration::from_secs(9 * 3600 * 3 / 5)).await;
+    assert!((1..5).contains(&resyncs(&usual)) && (1..5).contains(&resyncs(&late)), "spread over the time");
+    tokio::time::sleep(Duration::from_secs(11 * 3600 - 9 * 3600 * 3 / 5)).await;
+    assert!((5..=6).contains(&resyncs(&usual)) && (5..=6).contains(&resyncs(&late)), "each object");
+    assert_eq!(take(&never).len(), 5, "the first list only");
 }

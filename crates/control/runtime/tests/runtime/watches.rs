@@ -1,6 +1,7 @@
 //! Caches that follow a server through trouble.
 
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -151,6 +152,33 @@ async fn one_bad_object_does_not_hide_the_others() {
     until("the watched one", || cache.get(&key("watched")).is_some()).await;
     assert!(cache.get(&key("listed")).is_some());
     assert_eq!(cache.state().skipped, 3);
+}
+
+/// A server that answers everything with an object that is no list, once there was one.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_no_list_is_not_an_empty_one() {
+    let listed = Arc::new(AtomicBool::new(false));
+    let once = Arc::clone(&listed);
+    let serve = tower::service_fn(move |request: Request<Body>| {
+        let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+        let text = match once.fetch_or(!watches, Ordering::Relaxed) {
+            false if !watches => {
+                let object = json!({ "metadata": { "namespace": "default", "name": "kept", "resourceVersion": "5" } });
+                json!({ "metadata": { "resourceVersion": "5" }, "items": [object] }).to_string()
+            }
+            true if watches => {
+                let gone = json!({ "kind": "Status", "code": 410, "message": "too old" });
+                format!("{}\n", json!({ "type": "ERROR", "object": gone }))
+            }
+            _ => "{}".to_owned(),
+        };
+        async move { Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(text)))) }
+    });
+    let informers = Informers::new(Client::in_process(serve, World::simulated(1)));
+    let cache = informers.cache(maps());
+    cache.synced().await;
+    until("trouble", || cache.state().trouble.is_some()).await;
+    assert!(cache.get(&key("kept")).is_some(), "nobody said that it is gone");
 }
 
 #[tokio::test(start_paused = true)]

@@ -38,10 +38,13 @@ pub(super) fn check_claim(object: &Value, old: Option<&Value>) -> FieldErrors {
     check_claim_spec(&object["spec"], "spec", &mut judge);
     if let Some(old) = old {
         let (mut new, mut before) = (object["spec"].clone(), old["spec"].clone());
-        for spec in [&mut new, &mut before] {
-            if let Some(spec) = spec.as_object_mut() {
-                spec.remove("resources");
-                spec.remove("volumeAttributesClassName");
+        // Only what is bound can grow.
+        if object["status"]["phase"] == "Bound" {
+            for spec in [&mut new, &mut before] {
+                if let Some(requests) = spec.pointer_mut("/resources/requests").and_then(Value::as_object_mut) {
+                    requests.remove("storage");
+                }
+                spec.as_object_mut().and_then(|spec| spec.remove("volumeAttributesClassName"));
             }
         }
         let bound_now = old["spec"]["volumeName"].is_null();

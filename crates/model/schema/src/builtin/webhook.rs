@@ -16,7 +16,7 @@ pub(super) fn check(object: &Value, _old: Option<&Value>) -> FieldErrors {
     for (path, webhook) in items(&object["webhooks"], "webhooks") {
         check_webhook(webhook, &path, &mut judge);
         let name = text(&webhook["name"]);
-        if !known.insert(name) {
+        if !name.is_empty() && !known.insert(name) {
             judge.duplicate(format!("{path}.name"), name);
         }
     }

@@ -29,8 +29,8 @@ pub enum WireError {
     WrongType(u8, String),
     /// There is no such sort of value.
     IllegalType(u8),
-    /// A field has the number 0: the message and the sort of value.
-    IllegalTag(&'static str, u8),
+    /// A field has no number above 0: the message, that number, and the whole tag.
+    IllegalTag(&'static str, i32, u64),
     /// A group ends that has not begun.
     EndGroup(&'static str),
     /// A group ends too often.
@@ -63,7 +63,9 @@ impl fmt::Display for WireError {
             Self::NegativeLength => f.write_str("proto: negative length found during unmarshaling"),
             Self::WrongType(found, field) => write!(f, "proto: wrong wireType = {found} for field {field}"),
             Self::IllegalType(found) => write!(f, "proto: illegal wireType {found}"),
-            Self::IllegalTag(message, found) => write!(f, "proto: {message}: illegal tag 0 (wire type {found})"),
+            Self::IllegalTag(message, number, tag) => {
+                write!(f, "proto: {message}: illegal tag {number} (wire type {tag})")
+            }
             Self::EndGroup(message) => write!(f, "proto: {message}: wiretype end group for non-group"),
             Self::UnexpectedEnd => f.write_str("proto: unexpected end of group"),
             Self::TooDeep => f.write_str("proto: exceeded max nesting depth"),
@@ -86,18 +88,20 @@ pub(super) fn envelope(bytes: &[u8]) -> Result<Envelope<'_>, WireError> {
     let mut found = Envelope::default();
     let mut reader = Reader(bytes);
     while let Some((number, wire)) = reader.tag("Unknown")? {
-        match (number, wire) {
-            (1, BYTES) => {
-                let mut kind = Reader(reader.bytes()?);
+        match number {
+            1 => {
+                let mut kind = Reader(reader.bytes_of(wire, "TypeMeta")?);
                 while let Some((number, wire)) = kind.tag("TypeMeta")? {
-                    match (number, wire) {
-                        (1, BYTES) => found.api_version = text(kind.bytes()?),
-                        (2, BYTES) => found.kind = text(kind.bytes()?),
+                    match number {
+                        1 => found.api_version = text(kind.bytes_of(wire, "APIVersion")?),
+                        2 => found.kind = text(kind.bytes_of(wire, "Kind")?),
                         _ => kind.skip(wire)?,
                     }
                 }
             }
-            (2, BYTES) => found.raw = reader.bytes()?,
+            2 => found.raw = reader.bytes_of(wire, "Raw")?,
+            3 => drop(reader.bytes_of(wire, "ContentEncoding")?),
+            4 => drop(reader.bytes_of(wire, "ContentType")?),
             _ => reader.skip(wire)?,
         }
     }
@@ -107,29 +111,43 @@ pub(super) fn envelope(bytes: &[u8]) -> Result<Envelope<'_>, WireError> {
 /// Reads a message.
 pub(super) fn message(message: &Message, bytes: &[u8], depth: Depth) -> Result<Map<String, Value>, WireError> {
     let mut found = Map::new();
+    more(message, bytes, depth, &mut found)?;
+    Ok(found)
+}
+
+/// Reads a message into what was read before: one that comes twice is one.
+fn more(message: &Message, bytes: &[u8], depth: Depth, found: &mut Map<String, Value>) -> Result<(), WireError> {
     let mut reader = Reader(bytes);
     while let Some((number, wire)) = reader.tag(message.name)? {
         let Some(field) = message.fields.iter().find(|field| field.number == number) else {
             reader.skip(wire)?;
             continue;
         };
-        match field.shape {
-            Shape::One => {
-                let value = value(field, wire, &mut reader, depth)?;
-                match value {
-                    Value::Object(members) if field.name.is_empty() => found.extend(members),
-                    value if field.keeps_zero || !is_zero(&value, field.sort) => {
-                        found.insert(field.name.to_owned(), value);
-                    }
-                    _ => {}
+        match (field.shape, field.sort) {
+            (Shape::One, Sort::Message(name)) if let Some(inner) = table::message(name) => {
+                check(wire, BYTES, field)?;
+                let (bytes, depth) = (reader.bytes()?, depth.deeper()?);
+                if field.name.is_empty() {
+                    more(inner, bytes, depth, found)?;
+                } else if let Value::Object(before) = found.entry(field.name).or_insert_with(|| Map::new().into()) {
+                    more(inner, bytes, depth, before)?;
                 }
             }
-            Shape::Many => {
+            (Shape::One, _) => {
                 let value = value(field, wire, &mut reader, depth)?;
-                let list = found.entry(field.name).or_insert_with(|| Value::Array(Vec::new()));
-                list.as_array_mut().into_iter().for_each(|list| list.push(value.clone()));
+                if field.keeps_zero || !is_zero(&value, field.sort) {
+                    found.insert(field.name.to_owned(), value);
+                } else {
+                    found.remove(field.name);
+                }
             }
-            Shape::Map => {
+            (Shape::Many, _) => {
+                let value = value(field, wire, &mut reader, depth)?;
+                if let Value::Array(list) = found.entry(field.name).or_insert_with(|| Value::Array(Vec::new())) {
+                    list.push(value);
+                }
+            }
+            (Shape::Map, _) => {
                 check(wire, BYTES, field)?;
                 let (key, value) = entry(field, reader.bytes()?, depth)?;
                 let map = found.entry(field.name).or_insert_with(|| Value::Object(Map::new()));
@@ -137,7 +155,7 @@ pub(super) fn message(message: &Message, bytes: &[u8], depth: Depth) -> Result<M
             }
         }
     }
-    Ok(found)
+    Ok(())
 }
 
 /// An entry of a map: a message of a key and a value.
@@ -146,11 +164,9 @@ fn entry(field: &Field, bytes: &[u8], depth: Depth) -> Result<(String, Value), W
     let (mut key, mut found) = (String::new(), None);
     while let Some((number, wire)) = reader.tag(field.name)? {
         match number {
-            1 => {
-                check(wire, BYTES, field)?;
-                key = text(reader.bytes()?);
-            }
-            2 => found = Some(value(field, wire, &mut reader, depth)?),
+            // Go does not look at the sort of either.
+            1 => key = text(reader.bytes()?),
+            2 => found = Some(read(field.sort, &mut reader, depth)?),
             _ => reader.skip(wire)?,
         }
     }
@@ -180,7 +196,12 @@ pub(super) fn value(field: &Field, wire: u8, reader: &mut Reader<'_>, depth: Dep
         Sort::Text | Sort::Bytes | Sort::Special(_) | Sort::Listed | Sort::Message(_) => BYTES,
     };
     check(wire, expected, field)?;
-    Ok(match field.sort {
+    read(field.sort, reader, depth)
+}
+
+/// A value whose sort was looked at.
+fn read(sort: Sort, reader: &mut Reader<'_>, depth: Depth) -> Result<Value, WireError> {
+    Ok(match sort {
         Sort::Bool => Value::Bool(reader.varint()? != 0),
         Sort::Int32 => reader.int32()?.into(),
         Sort::Int64 => reader.varint()?.cast_signed().into(),
@@ -252,11 +273,12 @@ impl<'a> Reader<'a> {
             return Ok(None);
         }
         let tag = self.varint()?;
-        let (number, wire) = (tag >> 3, (tag & 7) as u8);
-        match wire {
-            END_GROUP => Err(WireError::EndGroup(message)),
-            _ if number == 0 => Err(WireError::IllegalTag(message, wire)),
-            _ => Ok(Some((number, wire))),
+        #[expect(clippy::cast_possible_truncation, reason = "Go cuts it off, too")]
+        let (number, wire) = ((tag >> 3) as i32, (tag & 7) as u8);
+        match u64::try_from(number) {
+            _ if wire == END_GROUP => Err(WireError::EndGroup(message)),
+            Err(_) | Ok(0) => Err(WireError::IllegalTag(message, number, tag)),
+            Ok(number) => Ok(Some((number, wire))),
         }
     }
 
@@ -289,6 +311,11 @@ impl<'a> Reader<'a> {
         let length = self.varint()?.cast_signed();
         let length = usize::try_from(length).map_err(|_| WireError::NegativeLength)?;
         self.take(length)
+    }
+
+    /// The bytes of a field that has to have some.
+    fn bytes_of(&mut self, wire: u8, field: &str) -> Result<&'a [u8], WireError> {
+        if wire == BYTES { self.bytes() } else { Err(WireError::WrongType(wire, field.to_owned())) }
     }
 
     /// Leaves out a value. Groups are counted, not entered.

@@ -111,6 +111,8 @@ enum Drops {
 fn drops_empty(structure: &str, field: &data::Field) -> Drops {
     let many = matches!(field.kind, Type::List(_) | Type::Listed(_) | Type::Map(_) | Type::Bytes);
     match field.presence {
+        // Whether an ingress without any is refused for `[]` or for null is told; with a backend it loses them.
+        Presence::Omitted if (structure, field.name) == ("networking.v1.IngressSpec", "rules") => Drops::Never,
         Presence::Null if many && !structure.starts_with("apiextensions.") => Drops::WhenStored,
         Presence::Pointer | Presence::Null => Drops::Never,
         Presence::Omitted | Presence::Zero => Drops::Always,

@@ -27,6 +27,7 @@ pub(super) const HOOKS: &[(&str, Hook)] = &[
     ("core.v1.ServicePort", target_port),
     ("core.v1.ServiceSpec", service),
     ("core.v1.Volume", volume),
+    ("networking.v1.IngressSpec", ingress_rules),
     ("networking.v1.NetworkPolicySpec", policy_types),
     ("rbac.v1.Subject", subject),
     ("resource.v1.DeviceSubRequest", devices),
@@ -314,5 +315,13 @@ fn devices(request: &mut Members) {
     if text(request, "allocationMode") == "ExactCount" && request.get("count").and_then(Value::as_i64).unwrap_or(0) == 0
     {
         request.insert("count".to_owned(), 1.into());
+    }
+}
+
+/// No rules are nothing; where there is no backend either, the refusal tells which of both was said.
+fn ingress_rules(spec: &mut Members) {
+    let is_empty = spec.get("rules").and_then(Value::as_array).is_some_and(Vec::is_empty);
+    if is_empty && spec.get("defaultBackend").is_some_and(Value::is_object) {
+        spec.remove("rules");
     }
 }

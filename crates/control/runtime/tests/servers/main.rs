@@ -1,7 +1,10 @@
-//! Controllers on real sockets, while their server is restarted, kinds come and go, and permissions come late. On both
-//! servers.
+//! Controllers on real sockets, while their server is restarted, the network cuts and stalls, kinds come and go, and
+//! permissions come late. On both servers.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
+
+mod cuts;
+mod network;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,7 +17,7 @@ use concert_runtime::{
     Client, Controller, Manager, ManagerSettings, Outcome, ReconcileError, Resource, Scope, Source, Stop, Trouble,
     reconcile_fn,
 };
-use concert_world::World;
+use concert_world::{Journal, World};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -48,6 +51,8 @@ struct Running {
     manager: Manager,
     maps: Seen,
     widgets: Seen,
+    /// What was asked of the server, and what it sent.
+    journal: Journal,
     stop: CancellationToken,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -75,11 +80,13 @@ impl Running {
         let (maps_seen, widgets_seen, stop) = (Seen::default(), Seen::default(), CancellationToken::new());
         let (send, receive) = std::sync::mpsc::channel();
         let (one, two, drain) = (maps_seen.clone(), widgets_seen.clone(), stop.clone());
+        let journal = Journal::on();
+        let world = World { journal: journal.clone(), ..World::real() };
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             runtime.block_on(async {
                 let source = Source { kubeconfig: Some(kubeconfig), context: None };
-                let client = Client::connect(&source, World::real()).await.unwrap();
+                let client = Client::connect(&source, world).await.unwrap();
                 let manager = Manager::new(client, ManagerSettings::new("servers"));
                 manager.add_controller(noting("maps", maps(), &one)).unwrap();
                 manager.add_controller(noting("widgets", widgets(), &two)).unwrap();
@@ -87,7 +94,8 @@ impl Running {
                 manager.run(Stop::on(drain, CancellationToken::new())).await.unwrap();
             });
         });
-        Self { manager: receive.recv().unwrap(), maps: maps_seen, widgets: widgets_seen, stop, thread: Some(thread) }
+        let (manager, thread) = (receive.recv().unwrap(), Some(thread));
+        Self { manager, maps: maps_seen, widgets: widgets_seen, journal, stop, thread }
     }
 
     fn sees(&self, seen: &Seen, name: &str, wanted: Option<&str>) {

@@ -1,0 +1,221 @@
+//! The watches that feed a cache: which there are, and what their events do.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use bytes::Bytes;
+use concert_api::Glance;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::store::Change;
+use super::union::{FeedNumber, Step};
+use super::{CacheState, Handlers, Shared};
+use crate::client::Client;
+use crate::scope::Feed;
+use crate::watch::{Event, Subject, Watch};
+
+/// The watches that are running.
+#[derive(Default)]
+pub(super) struct Feeding {
+    next: FeedNumber,
+    pub(super) running: BTreeMap<Feed, Running>,
+}
+
+/// One watch.
+#[derive(Clone)]
+pub(super) struct Running {
+    pub(super) feed: Feed,
+    number: FeedNumber,
+    pub(super) stop: CancellationToken,
+}
+
+impl Shared {
+    /// Begins to feed the cache, and to follow the sets of namespaces that its scope names.
+    pub(super) fn begin(self: &Arc<Self>) {
+        for set in self.scope.sets() {
+            let (shared, mut changes) = (Arc::clone(self), set.changes());
+            let task = move |_| async move {
+                let follow = async {
+                    while changes.changed().await.is_ok() {
+                        shared.follow();
+                    }
+                };
+                // Between two changes nothing is half done.
+                shared.stop.run_until_cancelled(follow).await;
+            };
+            self.spawner.spawn(format!("namespaces of {}", self.scope), task);
+        }
+        self.follow();
+    }
+
+    /// Has exactly those watches running that the scope asks for now, each in a task of its own.
+    pub(super) fn follow(self: &Arc<Self>) {
+        let mut feeds = self.feeds.lock().unwrap_or_else(PoisonError::into_inner);
+        // Asked under the lock: who comes later knows at least as much.
+        let (wanted, settled) = self.scope.feeds();
+        let left: Vec<Feed> = feeds.running.keys().filter(|feed| !wanted.contains(feed)).cloned().collect();
+        for running in left.iter().filter_map(|feed| feeds.running.remove(feed)) {
+            running.stop.cancel();
+            self.leave(&running);
+        }
+        for feed in wanted {
+            if feeds.running.contains_key(&feed) {
+                continue;
+            }
+            let running = Running { feed: feed.clone(), number: feeds.next, stop: self.stop.child_token() };
+            feeds.next += 1;
+            self.progress.send_modify(|progress| {
+                progress.feeds.insert(feed.clone(), CacheState::default());
+            });
+            feeds.running.insert(feed, running.clone());
+            let shared = Arc::clone(self);
+            self.spawner.spawn(format!("watch {}", self.scope), move |client| shared.run(client, running));
+        }
+        self.progress.send_if_modified(|progress| settled != std::mem::replace(&mut progress.settled, settled));
+    }
+
+    fn leave(&self, running: &Running) {
+        let handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut store = self.store.write().unwrap_or_else(PoisonError::into_inner);
+        let changes = match &self.union {
+            Some(union) => {
+                let steps = union.lock().unwrap_or_else(PoisonError::into_inner).leave(running.number);
+                let vanished = |step| match step {
+                    Step::Vanished(key) => store.vanished(&key),
+                    Step::Apply(_) => None,
+                };
+                steps.into_iter().filter_map(vanished).collect()
+            }
+            None => store.leave(&running.feed.namespace),
+        };
+        drop(store);
+        handlers.tell(&changes);
+        self.progress.send_modify(|progress| {
+            progress.feeds.remove(&running.feed);
+        });
+    }
+
+    /// Takes the events of one watch until it is stopped.
+    async fn run(self: Arc<Self>, client: Client, running: Running) {
+        let (resource, form) = (self.scope.resource.clone(), self.scope.form);
+        let mut watch = Watch::new(client, Subject { resource, selection: running.feed.selection(), form });
+        loop {
+            tokio::select! {
+                biased;
+                () = running.stop.cancelled() => return,
+                event = watch.next() => self.write(&running, event),
+            }
+        }
+    }
+
+    pub(super) fn write(&self, running: &Running, event: Event) {
+        let note = |change: &dyn Fn(&mut CacheState)| self.note(running, change);
+        let seen: Option<u64> = match &event {
+            Event::Trouble(trouble) => {
+                tracing::warn!(scope = %self.scope, trouble = %trouble, "watch is in trouble");
+                return note(&|state| state.trouble = Some(trouble.clone()));
+            }
+            Event::Skipped { why, bytes } => return self.skip(running, bytes, why),
+            Event::Complete(at) | Event::Progress(at) => at.parse().ok(),
+            Event::Applied(arrived) | Event::Deleted(arrived) => arrived.glance.resource_version.parse().ok(),
+            Event::Reset => {
+                note(&|state| state.listing = true);
+                None
+            }
+            Event::Listed(_) => None,
+        };
+        let complete = matches!(event, Event::Complete(_));
+        // Also where versions are no numbers: whoever waits looks again.
+        let moves = !matches!(event, Event::Reset | Event::Listed(_));
+        self.hand_out(running, event);
+        if moves {
+            note(&|state| {
+                state.synced |= complete;
+                state.listing &= !complete;
+                state.trouble = None;
+                // A list says how far it is; a server that lost its history may be less far than before.
+                let before = if complete { 0 } else { state.revision };
+                state.revision = before.max(seen.unwrap_or(0));
+            });
+        }
+    }
+
+    fn skip(&self, running: &Running, bytes: &[u8], why: &str) {
+        if self.complaints.is_new(bytes) {
+            let key = Glance::at(bytes).map_or_else(|_| "unknown".to_owned(), |glance| glance.key.to_string());
+            tracing::warn!(scope = %self.scope, key, why, "object skipped: it cannot be read");
+        }
+        self.note(running, &|state| state.skipped += 1);
+    }
+
+    fn hand_out(&self, running: &Running, event: Event) {
+        let handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
+        // Who was told to leave meanwhile brings nothing back.
+        if running.stop.is_cancelled() {
+            return;
+        }
+        let began = Instant::now();
+        let bytes = match &event {
+            Event::Listed(arrived) | Event::Applied(arrived) => arrived.bytes.clone(),
+            _ => Bytes::new(),
+        };
+        let (changes, unread) = self.apply(running, event);
+        let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.decoding.fetch_add(took, Ordering::Relaxed);
+        handlers.tell(&changes);
+        if let Some(why) = unread {
+            self.skip(running, &bytes, &why);
+        }
+    }
+
+    /// What an event changes, and why objects could not be read.
+    fn apply(&self, running: &Running, event: Event) -> (Vec<Change>, Option<String>) {
+        let mut store = self.store.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(union) = &self.union else {
+            return match store.apply(&running.feed.namespace, event) {
+                Ok(changes) => (changes, None),
+                Err(why) => (Vec::new(), Some(why.to_string())),
+            };
+        };
+        let (mut changes, mut unread) = (Vec::new(), None);
+        // Not the name of a namespace: what a watch of a union lists is swept by the union.
+        let name = format!("#{}", running.number);
+        let steps = union.lock().unwrap_or_else(PoisonError::into_inner).take(running.number, event);
+        for step in steps {
+            match step {
+                Step::Apply(event) => match store.apply(&name, event) {
+                    Ok(more) => changes.extend(more),
+                    Err(why) => unread = Some(why.to_string()),
+                },
+                Step::Vanished(key) => changes.extend(store.vanished(&key)),
+            }
+        }
+        (changes, unread)
+    }
+
+    /// Who was told to leave has nothing more to say: another one may look by now.
+    fn note(&self, running: &Running, change: &dyn Fn(&mut CacheState)) {
+        self.progress.send_modify(|progress| {
+            if let Some(state) = progress.feeds.get_mut(&running.feed).filter(|_| !running.stop.is_cancelled()) {
+                state.heard = Some(Instant::now());
+                change(state);
+            }
+        });
+    }
+}
+
+impl Handlers {
+    fn tell(&self, changes: &[Change]) {
+        for change in changes {
+            for handler in self.by_id.values() {
+                // Whoever panics misses this change; the others, and the watch, go on.
+                if catch_unwind(AssertUnwindSafe(|| handler(change))).is_err() {
+                    tracing::error!(key = %change.key, "a handler of a cache panicked");
+                }
+            }
+        }
+    }
+}

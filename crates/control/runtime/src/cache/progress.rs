@@ -1,0 +1,69 @@
+//! How far the watches of a cache are.
+
+use std::collections::BTreeMap;
+
+use tokio::time::Instant;
+
+use crate::scope::Feed;
+use crate::watch::Trouble;
+
+/// How far a cache is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CacheState {
+    /// Whether a list has been complete once.
+    pub synced: bool,
+    /// Every change up to this revision has been seen; 0 where revisions are not numbers.
+    pub revision: u64,
+    /// Why nothing arrives at the moment.
+    pub trouble: Option<Trouble>,
+    /// How many objects could not be read and were skipped.
+    pub skipped: u64,
+    /// Whether a list is arriving: what is known may be older than its revision says.
+    pub listing: bool,
+    /// When anything was heard from the server last.
+    pub heard: Option<Instant>,
+}
+
+/// How far the watches of a cache are.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    pub(super) feeds: BTreeMap<Feed, CacheState>,
+    /// Whether it is known which watches there should be.
+    pub(super) settled: bool,
+}
+
+impl Progress {
+    pub(super) fn sum(&self) -> CacheState {
+        let feeds = || self.feeds.values();
+        CacheState {
+            synced: self.settled && feeds().all(|feed| feed.synced),
+            revision: feeds().map(|feed| feed.revision).min().unwrap_or(0),
+            trouble: feeds().find_map(|feed| feed.trouble.clone()),
+            skipped: feeds().map(|feed| feed.skipped).sum(),
+            listing: feeds().any(|feed| feed.listing),
+            heard: feeds().map(|feed| feed.heard).min().flatten(),
+        }
+    }
+
+    fn covering(&self, namespace: &str) -> impl Iterator<Item = &CacheState> {
+        self.feeds.iter().filter(move |(feed, _)| feed.covers(namespace)).map(|(_, state)| state)
+    }
+
+    /// Whether anybody looks at a namespace.
+    pub(super) fn covers(&self, namespace: &str) -> bool {
+        self.covering(namespace).next().is_some()
+    }
+
+    /// Whether every object of a namespace is shown.
+    pub(super) fn shows(&self, namespace: &str) -> bool {
+        self.feeds.keys().any(|feed| feed.shows(namespace))
+    }
+
+    /// Whether what happened in a namespace up to a revision has been seen: by one who is shown all of it, or by all who
+    /// are shown some.
+    pub(super) fn has_seen(&self, namespace: &str, revision: u64) -> bool {
+        let seen = |feed: &CacheState| feed.synced && !feed.listing && feed.revision >= revision;
+        let whole = self.feeds.iter().any(|(feed, state)| feed.shows(namespace) && seen(state));
+        whole || (self.settled && self.covering(namespace).all(seen))
+    }
+}

@@ -1,0 +1,211 @@
+//! An endpoint that strangers cannot read: TLS, and the API server's word on who may.
+//!
+//! As controller-runtime does it: the bearer token of a request is shown to the API server (TokenReview), and whether its
+//! user may `get` the path is asked there as well (SubjectAccessReview). A scraper needs a role with
+//! `nonResourceURLs: ["/metrics"], verbs: ["get"]`; the process needs `create` of both reviews (the role
+//! `system:auth-delegator`).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use concert_api::Gvk;
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+
+use super::Page;
+use crate::client::{ApiError, Client};
+use crate::resource::Resource;
+
+/// How long the API server's word holds. controller-runtime: one minute for who it is.
+const BELIEVED: Duration = Duration::from_secs(60);
+/// How long a no holds: roles may be granted.
+const REFUSED: Duration = Duration::from_secs(10);
+/// So many answers are remembered; a few scrapers come again and again.
+const REMEMBERED: usize = 64;
+
+/// How an endpoint keeps strangers out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Security {
+    /// The certificate to show; one that is signed by itself, and made anew at each start, if there is none.
+    pub certificate: Option<CertificateFiles>,
+    /// Whether the API server is asked who reads, and whether they may.
+    pub reviewed: bool,
+}
+
+/// A certificate and its key, as PEM. They are read again for each connection, so that a new one is shown at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The certificate, and those between it and what clients trust.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+/// A certificate as bytes.
+type Pair = (Vec<u8>, Vec<u8>);
+
+/// See the module.
+pub(super) struct Secured {
+    files: Option<CertificateFiles>,
+    /// What was read last, and what it is good for.
+    shown: Mutex<(Pair, TlsAcceptor)>,
+    reviewer: Option<Reviewer>,
+}
+
+impl Secured {
+    /// Why not is said in words.
+    pub(super) fn new(security: Security, client: Client) -> Result<Self, String> {
+        let pair = match &security.certificate {
+            Some(files) => files.read()?,
+            None => self_signed()?,
+        };
+        let acceptor = acceptor(&pair)?;
+        let reviewer = security.reviewed.then(|| Reviewer { client, known: Mutex::default() });
+        Ok(Self { files: security.certificate, shown: Mutex::new((pair, acceptor)), reviewer })
+    }
+
+    /// What new connections are greeted with. A certificate that cannot be read leaves the one before in place.
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = self.files.as_ref().map(CertificateFiles::read);
+        match read {
+            None => {}
+            Some(Ok(pair)) if pair == shown.0 => {}
+            Some(changed) => match changed.and_then(|pair| Ok((acceptor(&pair)?, pair))) {
+                Ok((acceptor, pair)) => *shown = (pair, acceptor),
+                Err(why) => tracing::warn!(why, "the certificate of an endpoint cannot be renewed"),
+            },
+        }
+        shown.1.clone()
+    }
+
+    /// Whether a request may see a path; if not, what it sees instead.
+    pub(super) async fn admit(&self, headers: &HeaderMap, path: &str) -> Result<(), Page> {
+        match &self.reviewer {
+            Some(reviewer) => reviewer.admit(headers, path).await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl CertificateFiles {
+    fn read(&self) -> Result<Pair, String> {
+        let read = |path: &PathBuf| {
+            std::fs::read(path).map_err(|error| format!("cannot read {:?}: {error}", path.display().to_string()))
+        };
+        Ok((read(&self.certificate)?, read(&self.key)?))
+    }
+}
+
+/// Who asks for it has to be told to trust it, or not to ask.
+fn self_signed() -> Result<Pair, String> {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]);
+    let made = made.map_err(|error| format!("cannot make a certificate: {error}"))?;
+    Ok((made.cert.pem().into_bytes(), made.signing_key.serialize_pem().into_bytes()))
+}
+
+fn acceptor((certificate, key): &Pair) -> Result<TlsAcceptor, String> {
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificate)
+        .collect::<Result<_, _>>()
+        .map_err(|error| format!("the certificate is not PEM: {error}"))?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("the key is not PEM: {error}"))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let wrong = |error: rustls::Error| format!("the certificate and its key cannot be used: {error}");
+    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(wrong)?;
+    let mut config = config.with_no_client_auth().with_single_cert(chain, key).map_err(wrong)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Asks the API server.
+struct Reviewer {
+    client: Client,
+    /// Token and path → what was answered, and until when that holds.
+    known: Mutex<BTreeMap<(String, String), (Verdict, Instant)>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Verdict {
+    Allowed,
+    Unknown,
+    Denied { user: String },
+}
+
+impl Reviewer {
+    async fn admit(&self, headers: &HeaderMap, path: &str) -> Result<(), Page> {
+        let token = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+        let Some(token) = token.map(str::trim).filter(|token| !token.is_empty()) else {
+            return Err(page(401, "Unauthorized"));
+        };
+        let asked = (token.to_owned(), path.to_owned());
+        let verdict = match self.remembered(&asked) {
+            Some(verdict) => verdict,
+            None => {
+                let verdict = self.review(token, path).await.map_err(|error| {
+                    tracing::warn!(error = crate::error_chain(&error), "cannot ask who may read an endpoint");
+                    page(500, "Authentication failed")
+                })?;
+                self.remember(asked, verdict.clone());
+                verdict
+            }
+        };
+        match verdict {
+            Verdict::Allowed => Ok(()),
+            Verdict::Unknown => Err(page(401, "Unauthorized")),
+            Verdict::Denied { user } => Err(page(403, &format!("Authorization denied for user {user}"))),
+        }
+    }
+
+    fn remembered(&self, asked: &(String, String)) -> Option<Verdict> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(asked).filter(|(_, until)| Instant::now() < *until).map(|(verdict, _)| verdict.clone())
+    }
+
+    fn remember(&self, asked: (String, String), verdict: Verdict) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        known.retain(|_, (_, until)| now < *until);
+        // Whoever sends many tokens is made to wait for the API server, not given our memory.
+        if known.len() < REMEMBERED {
+            let holds = if verdict == Verdict::Allowed { BELIEVED } else { REFUSED };
+            known.insert(asked, (verdict, now + holds));
+        }
+    }
+
+    async fn review(&self, token: &str, path: &str) -> Result<Verdict, ApiError> {
+        let who = self.ask("authentication.k8s.io", "TokenReview", "tokenreviews", json!({ "token": token })).await?;
+        if who["authenticated"] != true {
+            return Ok(Verdict::Unknown);
+        }
+        let user = &who["user"];
+        let mut spec = json!({ "user": user["username"], "nonResourceAttributes": { "path": path, "verb": "get" } });
+        for field in ["uid", "groups", "extra"] {
+            if !user[field].is_null() {
+                spec[field] = user[field].clone();
+            }
+        }
+        let may = self.ask("authorization.k8s.io", "SubjectAccessReview", "subjectaccessreviews", spec).await?;
+        if may["allowed"] == true {
+            return Ok(Verdict::Allowed);
+        }
+        Ok(Verdict::Denied { user: user["username"].as_str().unwrap_or_default().to_owned() })
+    }
+
+    async fn ask(&self, group: &str, kind: &str, plural: &str, spec: Value) -> Result<Value, ApiError> {
+        let gvk = Gvk::new(group, "v1", kind);
+        let review = json!({ "apiVersion": gvk.api_version(), "kind": kind, "spec": spec });
+        Ok(self.client.review(&Resource::cluster(gvk, plural), &review).await?["status"].take())
+    }
+}
+
+fn page(code: u16, text: &str) -> Page {
+    Page { code, kind: "text/plain; charset=utf-8", text: format!("{text}\n") }
+}
