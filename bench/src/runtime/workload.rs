@@ -44,8 +44,8 @@ impl Size {
     /// Medians of three runs in a quarter of an hour.
     pub const SHORT: Self = Self {
         objects: 20_000,
-        events: 5_000,
-        rate: 1_000,
+        events: 20_000,
+        rate: 5_000,
         relists: 1,
         lists: 20_000,
         patient: false,

@@ -5,6 +5,7 @@
 //! ([`ApiError::outcome_unknown`]).
 
 mod ask;
+mod buffered;
 mod connect;
 mod error;
 mod gate;

@@ -342,11 +342,18 @@ fn said(key: &[u8]) -> Cow<'_, [u8]> {
     serde_json::from_slice(&quoted).map_or(Cow::Borrowed(key), |name: String| Cow::Owned(name.into_bytes()))
 }
 
+/// Skips a member of `metadata`. Servers alone need the books, which are most of it.
+fn metadata_value(scanner: &mut Scanner<'_>, key: &[u8]) -> Result<Range<usize>, Malformed> {
+    if key == b"managedFields" { scanner.skim() } else { scanner.value() }
+}
+
 /// Finds the parts of `metadata`; where a part is said a second time, if one is.
 fn scan_metadata(scanner: &mut Scanner<'_>, spans: &mut Spans) -> Result<Option<usize>, Malformed> {
     let mut twice = None;
-    scanner.members(|key, value| {
-        let slot = match &*said(key) {
+    scanner.each_member(|scanner, key| {
+        let key = said(key);
+        let value = metadata_value(scanner, &key)?;
+        let slot = match &*key {
             b"name" => &mut spans.name,
             b"namespace" => &mut spans.namespace,
             b"uid" => &mut spans.uid,
@@ -358,10 +365,10 @@ fn scan_metadata(scanner: &mut Scanner<'_>, spans: &mut Spans) -> Result<Option<
             b"finalizers" => &mut spans.finalizers,
             b"ownerReferences" => &mut spans.owners,
             b"managedFields" => &mut spans.managed_fields,
-            _ => return Ok(()),
+            _ => return Ok(ControlFlow::Continue(())),
         };
         twice = twice.or(slot.is_set_again(&value));
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     })?;
     Ok(twice)
 }

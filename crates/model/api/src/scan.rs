@@ -1,7 +1,8 @@
 //! The one scanner: finds the parts of a JSON document without building it.
 //!
 //! It is strict about structure (brackets, commas, string ends, depth) and lenient about what it only skips (numbers
-//! and escapes are checked when somebody decodes them). It never panics on any input.
+//! and escapes are checked when somebody decodes them; what nobody is going to look at is only skimmed). It never panics on
+//! any input.
 
 use std::ops::{ControlFlow, Range};
 
@@ -92,6 +93,29 @@ impl<'a> Scanner<'a> {
             _ => self.scalar()?,
         }
         Ok(start..self.at)
+    }
+
+    /// Skips one value that nobody is going to look at, and gives its range: of an object or array only strings and the
+    /// number of open brackets are minded, 64 bytes at a time. Whatever [`Scanner::value`] skips, it skips as far.
+    pub(crate) fn skim(&mut self) -> Scan<Range<usize>> {
+        if !matches!(self.peek()?, b'{' | b'[') {
+            return self.value();
+        }
+        let start = self.at;
+        let mut skim = Skim::default();
+        while let Some(block) = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<64>()) {
+            match skim.pass(block) {
+                Passed::All => self.at += 64,
+                Passed::Until(end) => {
+                    self.at += end;
+                    return Ok(start..self.at);
+                }
+                Passed::Nothing => break,
+            }
+        }
+        // What is left is short, or has escapes: they are read one by one.
+        self.at = start;
+        self.value()
     }
 
     /// Skips an object or array: an explicit stack of bits, no recursion.
@@ -207,6 +231,64 @@ impl<'a> Scanner<'a> {
     }
 }
 
+/// How far blocks of 64 bytes have been skimmed.
+#[derive(Default)]
+struct Skim {
+    depth: u32,
+    /// All ones within a string, else zero.
+    in_string: u64,
+}
+
+/// What became of a block.
+enum Passed {
+    /// The value goes on behind it.
+    All,
+    /// The value ends before this byte of it.
+    Until(usize),
+    /// It has a backslash.
+    Nothing,
+}
+
+impl Skim {
+    fn pass(&mut self, block: &[u8; 64]) -> Passed {
+        // Brackets of both kinds differ from each other by one bit.
+        const FOLD: u8 = b'{' ^ b'[';
+        let [mut quotes, mut escapes, mut opens, mut closes] = [0u64; 4];
+        for (at, word) in block.as_chunks::<16>().0.iter().enumerate() {
+            let word = u8x16::new(*word);
+            let folded = word | u8x16::splat(FOLD);
+            let find = |word: u8x16, byte: u8| u64::from(word.simd_eq(u8x16::splat(byte)).to_bitmask()) << (16 * at);
+            quotes |= find(word, b'"');
+            escapes |= find(word, b'\\');
+            opens |= find(folded, b'{');
+            closes |= find(folded, b'}');
+        }
+        if escapes != 0 {
+            return Passed::Nothing;
+        }
+        // Each bit becomes the parity of the quotes up to it: one within a string.
+        let strings = [1, 2, 4, 8, 16, 32].iter().fold(quotes, |parity, shift| parity ^ (parity << shift));
+        let strings = strings ^ self.in_string;
+        self.in_string = 0u64.wrapping_sub(strings >> 63);
+        opens &= !strings;
+        closes &= !strings;
+        if closes.count_ones() < self.depth {
+            self.depth = self.depth + opens.count_ones() - closes.count_ones();
+            return Passed::All;
+        }
+        let mut brackets = opens | closes;
+        while brackets != 0 {
+            let at = brackets.trailing_zeros();
+            self.depth = if opens >> at & 1 == 1 { self.depth + 1 } else { self.depth - 1 };
+            if self.depth == 0 {
+                return Passed::Until(at as usize + 1);
+            }
+            brackets &= brackets - 1;
+        }
+        Passed::All
+    }
+}
+
 /// The brackets that are open, the innermost last: a bit for each, set for objects.
 #[derive(Clone, Copy, Default)]
 struct Brackets {
@@ -295,6 +377,24 @@ mod tests {
         fn every_document_is_accepted(value in json()) {
             prop_assert!(accepts(value.to_string().as_bytes()));
             prop_assert!(accepts(serde_json::to_string_pretty(&value).unwrap().as_bytes()));
+        }
+
+        #[test]
+        fn what_is_skimmed_ends_where_it_ends(values in prop::collection::vec(json(), 1..9), behind in ".{0,90}", pretty in any::<bool>()) {
+            let value = serde_json::Value::from(values);
+            let text = if pretty { serde_json::to_string_pretty(&value).unwrap() } else { value.to_string() };
+            let (document, whole) = (format!("{text}{behind}"), 0..text.len());
+            prop_assert_eq!(Scanner::new(document.as_bytes(), 0).skim(), Ok(whole));
+        }
+
+        #[test]
+        fn any_bytes_are_skimmed_or_refused(bytes in prop::collection::vec(prop_oneof![prop::sample::select(&b"{}[]\"\\,:1"[..]), any::<u8>()], 0..300)) {
+            let mut skimmed = Scanner::new(&bytes, 0);
+            if let Ok(whole) = Scanner::new(&bytes, 0).value() {
+                prop_assert_eq!(skimmed.skim(), Ok(whole));
+            } else {
+                let _ = skimmed.skim();
+            }
         }
 
         #[test]

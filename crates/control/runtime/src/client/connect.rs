@@ -10,6 +10,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use rustls::pki_types::ServerName;
 use tower::ServiceBuilder;
 
+use super::buffered::{Connector, buffered};
 use super::gate::GateLayer;
 use super::lanes::Lanes;
 use crate::error_chain as chain;
@@ -180,7 +181,7 @@ pub(crate) fn client(config: &kube::Config, origin: &str, world: &World) -> Resu
 }
 
 /// TLS as the configuration says, with HTTP/2 offered first.
-fn connector(config: &kube::Config, http: HttpConnector) -> Result<HttpsConnector<HttpConnector>, kube::Error> {
+fn connector(config: &kube::Config, http: HttpConnector) -> Result<HttpsConnector<Connector>, kube::Error> {
     let builder = HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
     let builder = match &config.tls_server_name {
         Some(name) => {
@@ -189,7 +190,7 @@ fn connector(config: &kube::Config, http: HttpConnector) -> Result<HttpsConnecto
         }
         None => builder,
     };
-    Ok(builder.enable_http1().enable_http2().wrap_connector(http))
+    Ok(builder.enable_http1().enable_http2().wrap_connector(buffered(http)))
 }
 
 #[cfg(test)]

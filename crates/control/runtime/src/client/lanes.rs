@@ -15,10 +15,11 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::Body;
 use tower::{BoxError, Service};
+
+use super::buffered::Connector;
 
 /// Watches that share a connection.
 const PER_LANE: usize = 64;
@@ -29,12 +30,12 @@ const PONG: Duration = Duration::from_secs(15);
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 8 << 20;
 
-type Transport = Client<HttpsConnector<HttpConnector>, Body>;
+type Transport = Client<HttpsConnector<Connector>, Body>;
 
 /// See the module. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Lanes {
-    connector: HttpsConnector<HttpConnector>,
+    connector: HttpsConnector<Connector>,
     calls: Transport,
     watches: Arc<Mutex<Vec<Lane>>>,
 }
@@ -53,7 +54,7 @@ impl Lane {
 }
 
 impl Lanes {
-    pub(super) fn new(connector: HttpsConnector<HttpConnector>) -> Self {
+    pub(super) fn new(connector: HttpsConnector<Connector>) -> Self {
         Self { calls: transport(&connector), connector, watches: Arc::default() }
     }
 
@@ -70,7 +71,7 @@ impl Lanes {
     }
 }
 
-fn transport(connector: &HttpsConnector<HttpConnector>) -> Transport {
+fn transport(connector: &HttpsConnector<Connector>) -> Transport {
     Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .timer(TokioTimer::new())

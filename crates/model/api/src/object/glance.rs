@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::{ParseError, plain_text, said};
+use super::{ParseError, metadata_value, plain_text, said};
 use crate::ObjectKey;
 use crate::scan::{Malformed, Scanner};
 
@@ -50,8 +50,9 @@ impl Glance {
 /// Finds name, namespace, uid and resourceVersion; all four end the search.
 fn glance_at_metadata(bytes: &[u8], at: usize, found: &mut [Option<Range<usize>>; 4]) -> Result<(), Malformed> {
     Scanner::new(bytes, at).each_member(|scanner, key| {
-        let value = scanner.value()?;
-        let slot = match &*said(key) {
+        let key = said(key);
+        let value = metadata_value(scanner, &key)?;
+        let slot = match &*key {
             b"name" => 0,
             b"namespace" => 1,
             b"uid" => 2,
