@@ -11,8 +11,8 @@ use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
 use tokio::io::BufReader;
 use tokio::net::TcpStream;
+use tower::ServiceExt;
 use tower::util::MapResponse;
-use tower::{Service, ServiceExt};
 
 /// As much as two full records of TLS.
 const PIECE: usize = 32 << 10;
@@ -26,33 +26,29 @@ pub(super) fn buffered(http: HttpConnector) -> Connector {
 }
 
 /// See the module.
-pub(super) struct Buffered {
-    stream: TokioIo<BufReader<TcpStream>>,
-    info: Connected,
-}
+pub(super) struct Buffered(TokioIo<BufReader<TcpStream>>);
 
 impl Buffered {
     fn new(stream: TokioIo<TcpStream>) -> Self {
-        let info = stream.connected();
-        Self { stream: TokioIo::new(BufReader::with_capacity(PIECE, stream.into_inner())), info }
+        Self(TokioIo::new(BufReader::with_capacity(PIECE, stream.into_inner())))
     }
 }
 
 impl Connection for Buffered {
     fn connected(&self) -> Connected {
-        self.info.clone()
+        self.0.inner().get_ref().connected()
     }
 }
 
 impl Read for Buffered {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: ReadBufCursor<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, into)
+        Pin::new(&mut self.0).poll_read(cx, into)
     }
 }
 
 impl Write for Buffered {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        Pin::new(&mut self.0).poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
@@ -60,18 +56,18 @@ impl Write for Buffered {
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, pieces)
+        Pin::new(&mut self.0).poll_write_vectored(cx, pieces)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        self.0.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        Pin::new(&mut self.0).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }
