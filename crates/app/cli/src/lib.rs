@@ -25,11 +25,6 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use mimalloc::MiMalloc;
-
-/// A server that reads, merges and writes trees of JSON spends a fifth of its time in glibc's malloc.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
 
 const EXIT_CODES: &str = "Exit codes:\n  0  done, or stopped as told\n  1  it failed while running\n  2  wrong usage or configuration; nothing was started\n  3  something it needs is in use or not usable: a port, a data directory, a cluster\n  4  the store (or a backup) failed or is damaged; nothing is acknowledged any more";
 
