@@ -175,11 +175,17 @@ impl Api {
     /// What was stored is written again: nothing changes, in JSON and in YAML.
     pub(crate) fn check_stable(&mut self, path: &str) {
         for media in [JSON, YAML] {
-            let before = self.send(&Call::get(path).accepting(media));
-            assert_eq!(before.code, 200, "{}", before.text());
-            let after = self.send(&Call::put(path, media, &before.body).accepting(media));
+            let (before, after) = self.rewrite(path, media);
             assert_eq!((after.code, after.text()), (200, before.text()), "{path} in {media}");
         }
+    }
+
+    /// Writes what was stored again; gives it as it was, and the answer.
+    pub(crate) fn rewrite(&mut self, path: &str, media: &str) -> (Answer, Answer) {
+        let before = self.send(&Call::get(path).accepting(media));
+        assert_eq!(before.code, 200, "{}", before.text());
+        let after = self.send(&Call::put(path, media, &before.body).accepting(media));
+        (before, after)
     }
 }
 

@@ -104,8 +104,8 @@ impl<'a> Endpoint<'a> {
     pub fn update(&self, live: Live<'_>, new: &mut Value, author: Author<'_>) -> ManagedFields {
         let sent = Sent::take(new);
         let managed = match sent {
-            _ if !self.subresource.is_empty() => live.managed.clone(),
-            Sent::Nothing => live.managed.clone(),
+            _ if !self.subresource.is_empty() => live.managed.reread(),
+            Sent::Nothing => live.managed.reread(),
             Sent::Reset => ManagedFields::default(),
             Sent::Managed(managed) => managed,
         };
@@ -130,7 +130,7 @@ impl<'a> Endpoint<'a> {
         force: Force,
     ) -> Result<Applied, ApplyError> {
         self.check_kind(config)?;
-        let mut managed = live.managed.clone();
+        let mut managed = live.managed.reread();
         if managed.is_empty() {
             let before = Author { manager: BEFORE_FIRST_APPLY, ..author };
             let booked = self.booked(self.empty, live.object, managed, before);

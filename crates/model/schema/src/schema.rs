@@ -336,6 +336,11 @@ impl Schema {
         decode::restore_fault(self, object)
     }
 
+    /// Cuts the numbers of such a tree to what they have room for.
+    pub fn cut_numbers(&self, object: &mut Value) {
+        decode::cut_numbers(self, object);
+    }
+
     /// Whether any node has CEL rules (`x-kubernetes-validations`).
     #[must_use]
     pub fn has_rules(&self) -> bool {

@@ -30,9 +30,11 @@ const SUBRESOURCE_MAX: usize = 256;
 static SCALE: LazyLock<Option<&'static Builtin>> = LazyLock::new(|| part_kind(&Gvk::new("autoscaling", "v1", "Scale")));
 static NOTHING: LazyLock<FieldSet> = LazyLock::new(FieldSet::default);
 
-/// Why a tree cannot be made a scale.
-pub(crate) fn scale_fault(scale: &Value) -> Option<String> {
-    SCALE.and_then(|builtin| builtin.schema.restore_fault(scale))
+/// Makes a tree a scale; gives why that cannot be.
+pub(crate) fn restored_scale(scale: &mut Value) -> Option<String> {
+    let schema = &(*SCALE)?.schema;
+    schema.cut_numbers(scale);
+    schema.restore_fault(scale)
 }
 
 /// An object as its writer wants it, and whose its fields are then.

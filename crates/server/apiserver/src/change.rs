@@ -182,6 +182,7 @@ impl Change {
         match (self, target.version().builtin) {
             (Self::StrategicPatch(..), Some(builtin)) => {
                 incoming::whole_numbers(value);
+                builtin.schema.cut_numbers(value);
                 builtin.schema.restore_fault(value).map_or(Ok(()), |fault| Err(Status::bad_request(fault)))
             }
             _ => Ok(()),
@@ -219,7 +220,9 @@ impl Change {
                     }
                     _ => self.patch_value(target, &mut scale).map(|_| Vec::new())?,
                 };
-                if let (Self::StrategicPatch(patch, _), Some(fault)) = (self, books::scale_fault(&scale)) {
+                if let Self::StrategicPatch(patch, _) = self
+                    && let Some(fault) = books::restored_scale(&mut scale)
+                {
                     return Err(incoming::unreadable(Status::bad_request(fault), || scale::go_text(patch)));
                 }
                 scale::forget_zero(&mut scale);
@@ -276,6 +279,10 @@ impl Change {
                 let (api_version, kind) = (value["apiVersion"].clone(), value["kind"].clone());
                 concert_merge::strategic_merge_patch(value, patch, &version.schema, &version.gvk.kind)
                     .map_err(|error| strategic_failure(&error))?;
+                let kinds = json!({"apiVersion": value["apiVersion"], "kind": value["kind"]});
+                if let Some(fault) = version.schema.restore_fault(&kinds) {
+                    return Err(incoming::unreadable(Status::bad_request(fault), || scale::go_text(patch)));
+                }
                 // The kind is that of the path, whatever a patch makes of it.
                 value["apiVersion"] = api_version;
                 value["kind"] = kind;

@@ -52,6 +52,13 @@ impl ManagedFields {
         Ok(managed)
     }
 
+    /// These as they are read when they are worked on again. The write of a scale may leave two entries of one manager.
+    pub(crate) fn reread(&self) -> Self {
+        let mut managed = self.clone();
+        managed.drop_repeated();
+        managed
+    }
+
     /// Keeps the last entry of each manager.
     fn drop_repeated(&mut self) {
         let mut seen = HashSet::with_capacity(self.entries.len());

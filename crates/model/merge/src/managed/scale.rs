@@ -33,7 +33,8 @@ impl ManagedFields {
             let path = path_at(paths, &entry.api_version).flatten();
             path.is_some_and(|path| entry.fields.meets(path))
         };
-        let entries = self.entries.iter().filter(owns).map(|entry| Entry {
+        let owners = self.reread();
+        let entries = owners.entries.iter().filter(owns).map(|entry| Entry {
             api_version: SCALE_VERSION.to_owned(),
             fields: Arc::new(REPLICAS.clone()),
             ..entry.clone()
@@ -50,7 +51,8 @@ impl ManagedFields {
         let mut rest: HashMap<Identity<'_>, &Entry> =
             scale.entries.iter().map(|entry| (entry.identity(), entry)).collect();
         let mut object = Self::default();
-        for entry in &self.entries {
+        let before = self.reread();
+        for entry in &before.entries {
             let Some(path) = path_at(paths, &entry.api_version) else { continue };
             let mut kept = entry.clone();
             if let Some(path) = path.filter(|path| entry.fields.meets(path))
@@ -65,7 +67,7 @@ impl ManagedFields {
         // Who is on both sides only now is overwritten, with all it owned: so does the real server.
         object.entries.retain(|kept| !rest.contains_key(&kept.identity()));
         let times: HashMap<Identity<'_>, Option<Time>> =
-            self.entries.iter().map(|entry| (entry.identity(), entry.time)).collect();
+            before.entries.iter().map(|entry| (entry.identity(), entry.time)).collect();
         let path = path_at(paths, api_version).flatten();
         for (identity, entry) in rest {
             let Some(path) = path else { continue };

@@ -3,6 +3,8 @@
 use serde_json::Value;
 
 const NANO: i128 = 1_000_000_000;
+/// What is counted with; more is written, but not compared.
+const MOST: i128 = i64::MAX as i128 * NANO;
 const PATTERN: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 /// What multiplies with powers of 1024 and of 1000, the greatest first.
 const BINARY: [(&str, u32); 6] = [("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
@@ -21,6 +23,8 @@ enum Form {
 struct Quantity {
     nanos: i128,
     form: Form,
+    /// What has no room in that: its digits, and the power of ten they are multiplied with.
+    large: Option<(String, i64)>,
 }
 
 /// Why a value is no amount, in the words of the real server.
@@ -67,11 +71,30 @@ impl Quantity {
             return Err(if known { "unable to parse quantity's suffix".to_owned() } else { wrong() });
         };
         let nanos = scaled(whole, fraction, power, bits);
-        Ok(Self { nanos: if negative { -nanos } else { nanos }, form })
+        // Only what is written in powers of 1024 is cut off.
+        let is_large = form != Form::Binary && nanos == MOST;
+        let large = is_large.then(|| digits_of(whole, fraction, power));
+        Ok(Self { nanos: if negative { -nanos } else { nanos }, form, large })
+    }
+
+    /// A number of any size: with the greatest suffix, or the greatest power of 1000, that leaves a whole number.
+    fn written_large(&self, digits: &str, power: i64) -> String {
+        let sign = if self.nanos < 0 { "-" } else { "" };
+        let zeros = |count: i64| "0".repeat(usize::try_from(count).unwrap_or_default());
+        let thousands = power.div_euclid(3) * 3;
+        if self.form == Form::Exponent {
+            let suffix = if thousands == 0 { String::new() } else { format!("e{thousands}") };
+            return format!("{sign}{digits}{}{suffix}", zeros(power - thousands));
+        }
+        let (suffix, unit) = DECIMAL.into_iter().find(|(_, unit)| i64::from(*unit) <= thousands).unwrap_or(("n", -9));
+        format!("{sign}{digits}{}{suffix}", zeros(power - i64::from(unit)))
     }
 
     /// With the greatest suffix that leaves a whole number.
     fn written(&self) -> String {
+        if let Some((digits, power)) = &self.large {
+            return self.written_large(digits, *power);
+        }
         if self.nanos == 0 {
             return "0".to_owned();
         }
@@ -112,16 +135,25 @@ fn power_of(suffix: &str) -> Option<(i32, u32, Form)> {
     Some((power, 0, Form::Exponent))
 }
 
+/// The digits of a number without zeros at either end, and the power of ten they are multiplied with.
+fn digits_of(whole: &str, fraction: &str, power: i32) -> (String, i64) {
+    let places = fraction.len().min(usize::try_from(power.saturating_add(9)).unwrap_or_default());
+    let all = format!("{whole}{}", &fraction[..places]);
+    let digits = all.trim_end_matches('0');
+    let size = |length: usize| i64::try_from(length).unwrap_or(i64::MAX);
+    let power = i64::from(power) - size(places) + size(all.len() - digits.len());
+    (digits.trim_start_matches('0').to_owned(), power)
+}
+
 /// The number in billionths, rounded up; too large is the largest.
 fn scaled(whole: &str, fraction: &str, power: i32, bits: u32) -> i128 {
-    let most = i128::from(i64::MAX) * NANO;
     let fraction: String = fraction.trim_end_matches('0').chars().take(18).collect();
     let digits = format!("{whole}{fraction}");
     let digits = digits.trim_start_matches('0');
     if digits.is_empty() {
         return 0;
     }
-    let Ok(number) = digits.parse::<i128>() else { return most };
+    let Ok(number) = digits.parse::<i128>() else { return MOST };
     let places = i32::try_from(fraction.len()).unwrap_or(i32::MAX);
     let power = power.saturating_add(9).saturating_sub(places);
     let number = number.checked_mul(1_i128 << bits);
@@ -132,7 +164,7 @@ fn scaled(whole: &str, fraction: &str, power: i32, bits: u32) -> i128 {
             number.map(|number| number / divisor + i128::from(number % divisor != 0))
         }
     };
-    scaled.unwrap_or(most).min(most)
+    scaled.unwrap_or(MOST).min(MOST)
 }
 
 #[cfg(test)]
@@ -158,6 +190,14 @@ mod tests {
             (json!("-500m"), "-500m"),
             (json!("128974848"), "128974848"),
             (json!("0.1n"), "1n"),
+            (json!("9223372036854775807"), "9223372036854775807"),
+            (json!("-9223372036854775808"), "-9223372036854775808"),
+            (json!("99999999999999999999999"), "99999999999999999999999"),
+            (json!("12300000000000000000000000000.50"), "12300000000000000000000000000500m"),
+            (json!("1000000000000000000000000000000000000000000"), "1000000000000000000000000E"),
+            (json!("1e400"), "10e399"),
+            (json!("1.5E400"), "15e399"),
+            (json!("99Ei"), "9223372036854775807"),
         ] {
             assert_eq!(canonical(&read).as_deref(), Some(written), "{read}");
         }

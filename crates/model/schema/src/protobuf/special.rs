@@ -4,7 +4,7 @@ use concert_api::Time;
 use serde_json::Value;
 
 use super::table::{self, Field, Sort};
-use super::wire::{BYTES, Depth, Reader, VARINT, WireError, message, text, value};
+use super::wire::{BYTES, Depth, Reader, VARINT, WireError, cut, message, text, value};
 use crate::builtin::data::Special;
 
 const SCHEMA: &str = "apiextensions.v1.JSONSchemaProps";
@@ -29,9 +29,9 @@ fn time(bytes: &[u8], micro: bool) -> Result<Value, WireError> {
     let mut reader = Reader(bytes);
     let (mut seconds, mut nanos) = (0, 0);
     while let Some((number, wire)) = reader.tag("Timestamp")? {
-        match (number, wire) {
-            (1, VARINT) => seconds = reader.varint()?.cast_signed(),
-            (2, VARINT) => nanos = reader.varint()?.cast_signed(),
+        match number {
+            1 => seconds = reader.varint_of(wire, "Seconds")?.cast_signed(),
+            2 => nanos = reader.varint_of(wire, "Nanos")?.cast_signed(),
             _ => reader.skip(wire)?,
         }
     }
@@ -52,8 +52,8 @@ fn duration(bytes: &[u8]) -> Result<Value, WireError> {
     let mut reader = Reader(bytes);
     let mut nanos: i64 = 0;
     while let Some((number, wire)) = reader.tag("Duration")? {
-        match (number, wire) {
-            (1, VARINT) => nanos = reader.varint()?.cast_signed(),
+        match number {
+            1 => nanos = reader.varint_of(wire, "Duration")?.cast_signed(),
             _ => reader.skip(wire)?,
         }
     }
@@ -92,8 +92,8 @@ fn json(bytes: &[u8]) -> Result<Value, WireError> {
     let mut reader = Reader(bytes);
     let mut found = Value::Null;
     while let Some((number, wire)) = reader.tag("RawExtension")? {
-        match (number, wire) {
-            (1, BYTES) => found = serde_json::from_slice(reader.bytes()?).unwrap_or_default(),
+        match number {
+            1 => found = serde_json::from_slice(reader.bytes_of(wire, "Raw")?).unwrap_or_default(),
             _ => reader.skip(wire)?,
         }
     }
@@ -104,8 +104,8 @@ fn quantity(bytes: &[u8]) -> Result<Value, WireError> {
     let mut reader = Reader(bytes);
     let mut found = "0".to_owned();
     while let Some((number, wire)) = reader.tag("Quantity")? {
-        match (number, wire) {
-            (1, BYTES) => found = text(reader.bytes()?),
+        match number {
+            1 => found = text(reader.bytes_of(wire, "String_")?),
             _ => reader.skip(wire)?,
         }
     }
@@ -116,10 +116,10 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, WireError> {
     let mut reader = Reader(bytes);
     let (mut is_text, mut integer, mut words) = (false, 0, String::new());
     while let Some((number, wire)) = reader.tag("IntOrString")? {
-        match (number, wire) {
-            (1, VARINT) => is_text = reader.varint()? == 1,
-            (2, VARINT) => integer = reader.int32()?,
-            (3, BYTES) => words = text(reader.bytes()?),
+        match number {
+            1 => is_text = reader.varint_of(wire, "Type")? == 1,
+            2 => integer = cut(reader.varint_of(wire, "IntVal")?),
+            3 => words = text(reader.bytes_of(wire, "StrVal")?),
             _ => reader.skip(wire)?,
         }
     }

@@ -114,6 +114,7 @@ fn damaged_objects_are_refused_in_the_real_words() {
         (map()[..map().len() - 3].to_vec(), "unexpected EOF"),
         (b"\x0a\xff\xff\xff\xff\x07".to_vec(), "unexpected EOF"),
         (b"\x08\x01".to_vec(), "proto: wrong wireType = 0 for field ObjectMeta"),
+        (field(1, &field(8, &field(1, b"x"))), "proto: wrong wireType = 2 for field Seconds"),
         ([name.as_slice(), b"\x7c"].concat(), "proto: ConfigMap: wiretype end group for non-group"),
         (b"\x02\x00".to_vec(), "proto: ConfigMap: illegal tag 0 (wire type 2)"),
         (b"\x7e\x00".to_vec(), "proto: illegal wireType 6"),

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::special;
 use super::table::{self, Field, Message, Shape, Sort};
+use crate::builtin::data::Special;
 
 pub(super) const VARINT: u8 = 0;
 const FIXED64: u8 = 1;
@@ -142,9 +143,12 @@ fn more(message: &Message, bytes: &[u8], depth: Depth, found: &mut Map<String, V
                 }
             }
             (Shape::Many, _) => {
-                let value = value(field, wire, &mut reader, depth)?;
-                if let Value::Array(list) = found.entry(field.name).or_insert_with(|| Value::Array(Vec::new())) {
-                    list.push(value);
+                let values = many(field, wire, &mut reader, depth)?;
+                // Nothing that is packed is no list yet.
+                if !values.is_empty()
+                    && let Value::Array(list) = found.entry(field.name).or_insert_with(|| Value::Array(Vec::new()))
+                {
+                    list.extend(values);
                 }
             }
             (Shape::Map, _) => {
@@ -199,6 +203,19 @@ pub(super) fn value(field: &Field, wire: u8, reader: &mut Reader<'_>, depth: Dep
     read(field.sort, reader, depth)
 }
 
+/// One value of many, or numbers that are packed together.
+fn many(field: &Field, wire: u8, reader: &mut Reader<'_>, depth: Depth) -> Result<Vec<Value>, WireError> {
+    if wire != BYTES || !matches!(field.sort, Sort::Bool | Sort::Int32 | Sort::Int64) {
+        return Ok(vec![value(field, wire, reader, depth)?]);
+    }
+    let mut packed = Reader(reader.bytes()?);
+    let mut found = Vec::new();
+    while !packed.0.is_empty() {
+        found.push(read(field.sort, &mut packed, depth)?);
+    }
+    Ok(found)
+}
+
 /// A value whose sort was looked at.
 fn read(sort: Sort, reader: &mut Reader<'_>, depth: Depth) -> Result<Value, WireError> {
     Ok(match sort {
@@ -229,7 +246,7 @@ fn is_zero(value: &Value, sort: Sort) -> bool {
         Value::Null => true,
         Value::Bool(value) => !value,
         Value::Number(number) => number.as_f64() == Some(0.0),
-        Value::String(text) => text.is_empty() && sort != Sort::Bytes,
+        Value::String(text) => text.is_empty() && !matches!(sort, Sort::Bytes | Sort::Special(Special::IntOrString)),
         Value::Array(_) | Value::Object(_) => false,
     }
 }
@@ -257,6 +274,12 @@ fn list(bytes: &[u8]) -> Result<Value, WireError> {
         }
     }
     Ok(Value::Array(found))
+}
+
+/// The lower 32 bits.
+#[expect(clippy::cast_possible_truncation, reason = "Go cuts it off, too")]
+pub(super) fn cut(number: u64) -> i32 {
+    number as i32
 }
 
 /// What is no text becomes text, as Go writes it.
@@ -296,9 +319,8 @@ impl<'a> Reader<'a> {
     }
 
     /// A number of 32 bits: more are cut off.
-    pub(super) fn int32(&mut self) -> Result<i32, WireError> {
-        #[expect(clippy::cast_possible_truncation, reason = "Go cuts it off, too")]
-        self.varint().map(|number| number as i32)
+    fn int32(&mut self) -> Result<i32, WireError> {
+        self.varint().map(cut)
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], WireError> {
@@ -314,8 +336,13 @@ impl<'a> Reader<'a> {
     }
 
     /// The bytes of a field that has to have some.
-    fn bytes_of(&mut self, wire: u8, field: &str) -> Result<&'a [u8], WireError> {
+    pub(super) fn bytes_of(&mut self, wire: u8, field: &str) -> Result<&'a [u8], WireError> {
         if wire == BYTES { self.bytes() } else { Err(WireError::WrongType(wire, field.to_owned())) }
+    }
+
+    /// The number of a field that has to be one.
+    pub(super) fn varint_of(&mut self, wire: u8, field: &str) -> Result<u64, WireError> {
+        if wire == VARINT { self.varint() } else { Err(WireError::WrongType(wire, field.to_owned())) }
     }
 
     /// Leaves out a value. Groups are counted, not entered.

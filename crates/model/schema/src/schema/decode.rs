@@ -176,6 +176,30 @@ pub(super) fn restore_fault(schema: &Schema, value: &Value) -> Option<String> {
     }
 }
 
+/// Cuts numbers that have more than 32 bits where they have room for no more: so does Go with a tree.
+pub(super) fn cut_numbers(schema: &Schema, value: &mut Value) {
+    let node = schema.node();
+    match value {
+        Value::Object(members) => members.iter_mut().for_each(|(name, member)| {
+            if let Some(schema) = schema.member(name) {
+                cut_numbers(schema, member);
+            }
+        }),
+        Value::Array(items) => {
+            if let Some(schema) = schema.items() {
+                items.iter_mut().for_each(|item| cut_numbers(schema, item));
+            }
+        }
+        Value::Number(number) if node.kind == Some(Kind::Integer) && &*node.format_name == "int32" => {
+            #[expect(clippy::cast_possible_truncation, reason = "Go cuts it off, too")]
+            if let Some(long) = number.as_i64() {
+                *number = (long as i32).into();
+            }
+        }
+        _ => {}
+    }
+}
+
 /// What Go calls a value that was read from JSON.
 fn go_kind(value: &Value) -> &'static str {
     match value {

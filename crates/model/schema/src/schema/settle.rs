@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::Schema;
 use crate::builtin::{data, defaults, quantity, render};
-use data::{Presence, Type};
+use data::{Presence, Special, Type};
 
 /// The struct that a node stands for.
 #[derive(Debug)]
@@ -114,6 +114,10 @@ fn drops_empty(structure: &str, field: &data::Field) -> Drops {
         // Whether an ingress without any is refused for `[]` or for null is told; with a backend it loses them.
         Presence::Omitted if (structure, field.name) == ("networking.v1.IngressSpec", "rules") => Drops::Never,
         Presence::Null if many && !structure.starts_with("apiextensions.") => Drops::WhenStored,
+        // A port that has an empty name is not one without a number.
+        Presence::Zero if matches!(field.kind, Type::Special(Special::IntOrString)) && field.name == "port" => {
+            Drops::Never
+        }
         Presence::Pointer | Presence::Null => Drops::Never,
         Presence::Omitted | Presence::Zero => Drops::Always,
     }

@@ -105,6 +105,11 @@ fn messages_are_those_of_the_real_server() {
         ),
         (json!({"ei": 3}), vec![r#"NotSupported | spec.ei: Unsupported value: 3: supported values: "1", "2""#]),
         (json!({"ne": null}), vec![r#"NotSupported | spec.ne: Unsupported value: null: supported values: "a""#]),
+        (
+            json!({"nn": null}),
+            vec![r#"NotSupported | spec.nn: Unsupported value: null: supported values: "a", "null""#],
+        ),
+        (json!({"nn": "b"}), vec![r#"NotSupported | spec.nn: Unsupported value: "b": supported values: "a", "null""#]),
         (json!({"l": ["a"]}), vec!["Invalid | spec.l: Invalid value: 1: spec.l in body should have at least 2 items"]),
         (json!({"l": ["a", "b", "c", "d"]}), vec!["TooMany | spec.l: Too many: 4: must have at most 3 items"]),
         (

@@ -155,15 +155,32 @@ fn check_items(schema: &Schema, items: &[Value], old: Option<&Value>, path: &Pat
 }
 
 fn check_choices(node: &Node, value: &Value, path: &Path<'_>, errors: &mut FieldErrors) {
-    let same = |choice: &Value| choice == value || (choice.is_number() && choice.as_f64() == value.as_f64());
-    if node.limits().choices.is_empty() || node.limits().choices.iter().any(same) {
+    let choices = &node.limits().choices;
+    if choices.is_empty() || choices.iter().any(|choice| is_chosen(choice, value)) {
         return;
     }
-    let choices = node.limits().choices.iter().map(|choice| match choice {
+    let told = choices.iter().map(|choice| match choice {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     });
-    errors.push(FieldError::new(path, Fault::NotSupported(value.clone(), choices.collect()), ""));
+    errors.push(FieldError::new(path, Fault::NotSupported(value.clone(), told.collect()), ""));
+}
+
+/// Whether a value is a choice once Go has made it one of the choice's type: a fraction is cut off, and an integer is
+/// the letter with that number. Nothing is never chosen.
+fn is_chosen(choice: &Value, value: &Value) -> bool {
+    match (choice, value) {
+        (_, Value::Null) => false,
+        (Value::Number(choice), Value::Number(number)) if choice.is_i64() => {
+            number.as_i64() == choice.as_i64() || number.as_f64().map(f64::trunc) == choice.as_f64()
+        }
+        (Value::Number(choice), Value::Number(number)) => choice.as_f64() == number.as_f64(),
+        (Value::String(choice), Value::Number(number)) => number.as_i64().is_some_and(|number| {
+            let letter = u32::try_from(number).ok().and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER);
+            choice.chars().eq([letter])
+        }),
+        (choice, value) => choice == value,
+    }
 }
 
 fn check_members(

@@ -82,7 +82,8 @@ pub(in crate::builtin) fn check_spec(spec: &Value, path: &str, judge: &mut Judge
     for field in ["serviceAccountName", "nodeName"] {
         check_name(spec, field, names::subdomain_faults, path, judge);
     }
-    if let Some(seconds) = spec["activeDeadlineSeconds"].as_i64().filter(|seconds| *seconds < 1) {
+    let deadline = spec["activeDeadlineSeconds"].as_i64();
+    if let Some(seconds) = deadline.filter(|seconds| !(1..=i64::from(i32::MAX)).contains(seconds)) {
         judge.invalid(format!("{path}.activeDeadlineSeconds"), seconds, "must be between 1 and 2147483647, inclusive");
     }
     for field in ["hostname", "subdomain"] {
