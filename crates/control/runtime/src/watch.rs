@@ -1,7 +1,7 @@
 //! From list and watch frames to events; resumes, waits and lists anew by itself.
 //!
 //! A [`Watch`] is driven by whoever wants its events: [`Watch::next`] does one step and gives what happened. It owns
-//! no task, and decides nothing: [`Course`] says what to ask and what an answer means. Every event passes the world's
+//! no task, and decides nothing: `Course` says what to ask and what an answer means. Every event passes the world's
 //! valve and is written in its journal.
 
 mod course;
