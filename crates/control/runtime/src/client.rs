@@ -32,6 +32,7 @@ use serde_json::{Value, json};
 use tower::{BoxError, Layer, Service};
 
 pub use connect::{ConnectError, Source};
+pub(crate) use error::without_values;
 pub use error::{Answer, ApiError};
 pub use gate::Attempt;
 pub use settings::FieldValidation;

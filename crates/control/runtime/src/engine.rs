@@ -214,17 +214,18 @@ impl Engine {
     /// Has every controller that needs election look at all of these keys that follow from the objects it knows.
     pub fn replay(&self, keys: impl Fn(&str) -> bool + Send + Sync + 'static) {
         let keys: KeyFilter = Arc::new(keys);
-        let all: Vec<Arc<dyn AnyLive>> = {
-            let state = self.state();
-            let elected = state.controllers.values().filter(|running| running.election == Election::Needed);
-            elected.map(|running| Arc::clone(&running.live)).collect()
-        };
-        all.iter().for_each(|live| live.replay(&keys));
+        self.elected().iter().for_each(|live| live.replay(&keys));
     }
 
-    /// Whether a key of these is being reconciled.
+    /// Whether a key of these is being reconciled by a controller that needs to be elected.
     pub fn works_on(&self, keys: impl Fn(&str) -> bool) -> bool {
-        self.list().iter().any(|state| state.in_flight.iter().any(|(key, _)| keys(key)))
+        self.elected().iter().any(|live| live.in_flight().iter().any(|(key, _)| keys(key)))
+    }
+
+    fn elected(&self) -> Vec<Arc<dyn AnyLive>> {
+        let state = self.state();
+        let elected = state.controllers.values().filter(|running| running.election == Election::Needed);
+        elected.map(|running| Arc::clone(&running.live)).collect()
     }
 
     /// Adds a controller. Must be called within a tokio runtime.

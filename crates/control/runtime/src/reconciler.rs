@@ -240,10 +240,11 @@ impl ReconcileError {
     }
 }
 
-/// However deep somebody wrapped it.
+/// However deep somebody wrapped it. A conflict about who owns a field does not go away by itself.
 fn is_caused_by_conflict(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut chain = std::iter::successors(Some(error), |error| error.source());
-    chain.any(|error| error.downcast_ref::<ApiError>().is_some_and(ApiError::is_conflict))
+    chain
+        .any(|error| error.downcast_ref::<ApiError>().is_some_and(|api| api.is_conflict() && !api.is_owned_by_others()))
 }
 
 impl From<OwnError> for ReconcileError {

@@ -206,8 +206,8 @@ impl Watch {
     }
 
     async fn frame(&mut self) -> Option<Event> {
-        let Open::Stream { body, lines, since, last } = &mut self.open else { return None };
-        let (lived, silent_until) = (since.elapsed(), *last + self.course.patience());
+        let Open::Stream { body, lines, last, .. } = &mut self.open else { return None };
+        let silent_until = *last + self.course.patience();
         match lines.next() {
             Ok(Some(line)) => {
                 *last = Instant::now();
@@ -224,7 +224,10 @@ impl Watch {
                 None
             }
             Ok(Some(Err(error))) => self.broke(error.to_string()),
-            Ok(None) => self.note(Happened::Ended { lived }),
+            Ok(None) => {
+                let lived = self.lived();
+                self.note(Happened::Ended { lived })
+            }
             Err(_) => self.note(Happened::Silent),
         }
     }

@@ -15,7 +15,7 @@ use super::union::{FeedNumber, Step};
 use super::{CacheState, Handlers, Shared};
 use crate::client::Client;
 use crate::scope::Feed;
-use crate::watch::{Event, Subject, Watch};
+use crate::watch::{Event, Subject, Trouble, Watch};
 
 /// The watches that are running.
 #[derive(Default)]
@@ -30,6 +30,13 @@ pub(super) struct Running {
     pub(super) feed: Feed,
     number: FeedNumber,
     pub(super) stop: CancellationToken,
+}
+
+impl Running {
+    /// What the store knows it by in a union. Not the name of a namespace: what such a watch lists is swept by the union.
+    fn name(&self) -> String {
+        format!("#{}", self.number)
+    }
 }
 
 impl Shared {
@@ -87,7 +94,9 @@ impl Shared {
                     Step::Vanished(key) => store.vanished(&key),
                     Step::Apply(_) => None,
                 };
-                steps.into_iter().filter_map(vanished).collect()
+                let changes = steps.into_iter().filter_map(vanished).collect();
+                store.forget_feed(&running.name());
+                changes
             }
             None => store.leave(&running.feed.namespace),
         };
@@ -181,8 +190,7 @@ impl Shared {
             };
         };
         let (mut changes, mut unread) = (Vec::new(), None);
-        // Not the name of a namespace: what a watch of a union lists is swept by the union.
-        let name = format!("#{}", running.number);
+        let name = running.name();
         let steps = union.lock().unwrap_or_else(PoisonError::into_inner).take(running.number, event);
         for step in steps {
             match step {
@@ -200,8 +208,11 @@ impl Shared {
     fn note(&self, running: &Running, change: &dyn Fn(&mut CacheState)) {
         self.progress.send_modify(|progress| {
             if let Some(state) = progress.feeds.get_mut(&running.feed).filter(|_| !running.stop.is_cancelled()) {
-                state.heard = Some(Instant::now());
                 change(state);
+                // Who is not reached is not heard of.
+                if !matches!(state.trouble, Some(Trouble::Failing(_))) {
+                    state.heard = Some(Instant::now());
+                }
             }
         });
     }

@@ -242,7 +242,7 @@ impl Informers {
     pub fn namespaces_labelled(&self, selector: &str) -> Namespaces {
         let resource = Resource::cluster(Gvk::new("", "v1", "Namespace"), "namespaces");
         let cache = self.cache(Scope::all(resource).labelled(selector).metadata_only());
-        let stop = self.0.stop.child_token();
+        let stop = self.stopping();
         let set = Namespaces::unknown(format!("namespaces labelled {selector}"), Some(stop.clone().drop_guard()));
         let fill = set.filler();
         Spawner::of(self).spawn(set.to_string(), move |_| async move {
@@ -272,6 +272,11 @@ impl Informers {
     #[must_use]
     pub fn states(&self) -> Vec<(Scope, CacheState)> {
         self.caches().into_iter().map(|cache| (cache.scope().clone(), cache.state())).collect()
+    }
+
+    /// Cancelled when all watches are stopped.
+    pub(super) fn stopping(&self) -> CancellationToken {
+        self.0.stop.child_token()
     }
 
     /// Stops all watches and waits for them. What is known can still be read.

@@ -45,7 +45,10 @@ impl Lazy {
         *open = Some(Open { cache: cache.clone(), read: Instant::now() });
         let (inner, idle) = (Arc::downgrade(&self.0), self.0.idle);
         let name = format!("idle {}", self.0.scope);
-        Spawner::of(&self.0.informers).spawn(name, move |_| close_when_idle(inner, idle));
+        let stop = self.0.informers.stopping();
+        Spawner::of(&self.0.informers).spawn(name, move |_| async move {
+            let _stopped = stop.run_until_cancelled(close_when_idle(inner, idle)).await;
+        });
         cache
     }
 

@@ -195,8 +195,13 @@ impl Store {
 
     /// A namespace is no longer watched: what was known of it is gone, for us.
     pub(super) fn leave(&mut self, namespace: &str) -> Vec<Change> {
-        self.feeds.remove(namespace);
+        self.forget_feed(namespace);
         self.sweep(namespace, None)
+    }
+
+    /// A watch brings nothing more.
+    pub(super) fn forget_feed(&mut self, name: &str) {
+        self.feeds.remove(name);
     }
 
     /// Nobody shows an object any more, and nobody saw it go.

@@ -9,6 +9,7 @@ use concert_api::{LabelSelector, Object, ObjectKey};
 use serde::de::DeserializeOwned;
 
 use super::{Cache, Index};
+use crate::client::without_values;
 use crate::sync::Mutex;
 
 /// So many decoded objects are remembered per cache: those that are read again and again. All of them would cost several
@@ -116,13 +117,6 @@ impl<K: DeserializeOwned + Send + Sync + 'static> View<K> {
         }
         error
     }
-}
-
-/// What serde says, without the values that it quotes: they may be secret.
-fn without_values(text: &str) -> String {
-    let parts: Vec<&str> = text.split('"').collect();
-    let shown = parts.iter().enumerate().map(|(at, part)| if at % 2 == 1 { "\"…\"" } else { part });
-    shown.collect()
 }
 
 impl<K> Clone for View<K> {

@@ -93,6 +93,8 @@ pub struct Answer {
     pub name: String,
     /// When the server would like to be asked again.
     pub retry_after: Option<Duration>,
+    /// Whether an apply was refused because others own fields of it.
+    pub owned_by_others: bool,
 }
 
 #[derive(Default, Deserialize)]
@@ -109,6 +111,13 @@ struct StatusBody {
 struct StatusDetails {
     name: String,
     retry_after_seconds: u64,
+    causes: Option<Vec<StatusCause>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StatusCause {
+    reason: String,
 }
 
 impl Answer {
@@ -122,7 +131,15 @@ impl Answer {
                 let named = Some(Duration::from_secs(details.retry_after_seconds)).filter(|wait| !wait.is_zero());
                 let message =
                     if status.message.is_empty() { format!("answered with code {code}") } else { status.message };
-                Self { code, reason: status.reason, message, name: details.name, retry_after: retry_after.or(named) }
+                let owned = |cause: &StatusCause| cause.reason == "FieldManagerConflict";
+                Self {
+                    code,
+                    reason: status.reason,
+                    message,
+                    name: details.name,
+                    retry_after: retry_after.or(named),
+                    owned_by_others: details.causes.is_some_and(|causes| causes.iter().any(owned)),
+                }
             }
             _ => {
                 let text = String::from_utf8_lossy(&body[..body.len().min(SHOWN)]);
@@ -146,7 +163,7 @@ impl ApiError {
     }
 
     pub(crate) fn undecodable(action: String, write: bool, why: &str) -> Self {
-        Self::Unreadable { action, write, why: why.to_owned() }
+        Self::Unreadable { action, write, why: without_values(why) }
     }
 
     fn answer(&self) -> Option<&Answer> {
@@ -166,6 +183,12 @@ impl ApiError {
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         self.answer().is_some_and(|answer| answer.code == 409 && answer.reason != "AlreadyExists")
+    }
+
+    /// An apply was refused because others own fields of it: to try again changes nothing, to force it would.
+    #[must_use]
+    pub fn is_owned_by_others(&self) -> bool {
+        self.answer().is_some_and(|answer| answer.owned_by_others)
     }
 
     /// There is no such object, or no such kind.
@@ -221,9 +244,66 @@ impl ApiError {
     }
 }
 
+/// What serde says, without the values that it quotes: they may be secret. Names of fields and variants stay.
+pub(crate) fn without_values(text: &str) -> String {
+    const VALUES: [&str; 5] = ["unknown variant ", "integer ", "floating point ", "boolean ", "character "];
+    let (mut shown, mut rest) = (String::new(), text);
+    while let Some(at) = rest.find(['"', '`']) {
+        let (before, quoted) = rest.split_at(at);
+        shown += before;
+        let (quote, inner) = quoted.split_at(1);
+        // Strings are escaped; other values are not, and end before what was expected instead.
+        let end = match quote {
+            "\"" => unescaped_quote(inner),
+            _ if VALUES.iter().any(|value| before.ends_with(value)) => inner.rfind("`, expected"),
+            _ => {
+                shown += quote;
+                rest = inner;
+                continue;
+            }
+        };
+        shown += &format!("{quote}…{quote}");
+        rest = end.map_or("", |end| &inner[end + 1..]);
+    }
+    shown + rest
+}
+
+/// Where the quote is that ends a string.
+fn unescaped_quote(text: &str) -> Option<usize> {
+    let mut escaped = false;
+    text.bytes().position(|byte| {
+        let ends = byte == b'"' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        ends
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_are_not_told() {
+        let check = |text: &str, shown: &str| assert_eq!(without_values(text), shown);
+        check(
+            r#"spec.size: invalid type: string "pa\"ss", expected u32 at line 1"#,
+            r#"spec.size: invalid type: string "…", expected u32 at line 1"#,
+        );
+        check("unknown variant `hun`ter2`, expected `a` or `b`", "unknown variant `…`, expected `a` or `b`");
+        check("missing field `name`", "missing field `name`");
+        check("invalid value: integer `1234`, expected a pin", "invalid value: integer `…`, expected a pin");
+        check(r#"invalid type: string "no end"#, r#"invalid type: string "…""#);
+    }
+
+    #[test]
+    fn who_meets_the_fields_of_others_does_not_try_again_quietly() {
+        let body = r#"{"kind":"Status","reason":"Conflict","message":"m","code":409,"details":{"causes":[{"reason":"FieldManagerConflict"}]}}"#;
+        let owned = refused(409, body);
+        assert!(owned.is_conflict() && owned.is_owned_by_others());
+        assert!(!crate::ReconcileError::from(owned).is_conflict());
+        let conflict = refused(409, r#"{"kind":"Status","reason":"Conflict","message":"m","code":409}"#);
+        assert!(crate::ReconcileError::from(conflict).is_conflict());
+    }
 
     fn refused(code: u16, body: &str) -> ApiError {
         let answer = Box::new(Answer::read(code, None, body.as_bytes()));

@@ -52,24 +52,27 @@ impl<K: DeserializeOwned + Send + Sync + 'static> ObjectPages<K> {
             };
             self.selection = selection;
         }
-        match &mut self.place {
-            Place::Cached(view, pages) => Ok(pages.next().map(|page| view.of(&page))),
-            Place::Live(token) => {
-                let (resource, client) = (&objects.resource, &objects.client);
-                let page = client.list_page(resource, &self.selection, Form::Full, token, self.size).await?;
-                let items = page.items.iter().map(|item| {
-                    let object = concert_api::Object::lean(item, &resource.gvk);
-                    let object = object.map_err(|error| {
-                        ApiError::parse(&format!("list {}", resource.group_resource()), false, &error)
-                    })?;
-                    objects.decode(&object, false).map(Arc::new)
-                });
-                let items = items.collect::<Result<Vec<_>, _>>()?;
-                let more = Some(page.next).filter(|token| !token.is_empty());
-                self.place = more.map_or(Place::End, Place::Live);
-                Ok(Some(items).filter(|items| !items.is_empty()))
+        loop {
+            let token = match &mut self.place {
+                Place::Cached(view, pages) => return Ok(pages.next().map(|page| view.of(&page))),
+                Place::Live(token) => token,
+                Place::Beginning | Place::End => return Ok(None),
+            };
+            let (resource, client) = (&objects.resource, &objects.client);
+            let page = client.list_page(resource, &self.selection, Form::Full, token, self.size).await?;
+            let items = page.items.iter().map(|item| {
+                let object = concert_api::Object::lean(item, &resource.gvk);
+                let object = object
+                    .map_err(|error| ApiError::parse(&format!("list {}", resource.group_resource()), false, &error))?;
+                objects.decode(&object, false).map(Arc::new)
+            });
+            let items = items.collect::<Result<Vec<_>, _>>()?;
+            let more = Some(page.next).filter(|token| !token.is_empty());
+            self.place = more.map_or(Place::End, Place::Live);
+            // A page may be empty and not the last: only its token tells.
+            if !items.is_empty() {
+                return Ok(Some(items));
             }
-            Place::Beginning | Place::End => Ok(None),
         }
     }
 }

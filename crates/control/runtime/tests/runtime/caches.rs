@@ -415,6 +415,7 @@ async fn a_lazy_cache_is_opened_by_a_read_and_closed_when_idle() {
     assert!(informers.caches().is_empty(), "closed");
     client.create(&maps(), &map("b", "1")).await.unwrap();
     assert!(lazy.get(&key("b")).await.unwrap().is_some(), "opened again");
+    tokio::time::timeout(Duration::from_secs(1), informers.stop()).await.expect("one that is open holds up no end");
 }
 
 #[tokio::test(start_paused = true)]
