@@ -218,7 +218,7 @@ impl Watch {
         }
         match tokio::time::timeout_at(silent_until, body.frame()).await {
             Ok(Some(Ok(chunk))) => {
-                if let Some(data) = chunk.data_ref() {
+                if let Ok(data) = chunk.into_data() {
                     lines.push(data);
                 }
                 None

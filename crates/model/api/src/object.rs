@@ -15,7 +15,7 @@ use serde_json::Value;
 
 pub use glance::Glance;
 
-use crate::scan::{Malformed, Scanner};
+use crate::scan::{Care, Malformed, Scanner};
 use crate::{Gvk, ObjectKey, OwnerReference, Time};
 
 /// The bytes are not a Kubernetes object.
@@ -109,6 +109,11 @@ impl Object {
     /// # Errors
     /// The bytes are not JSON, have no `metadata.name`, or say a part twice that has a span.
     pub fn parse(bytes: Bytes) -> Result<Self, ParseError> {
+        Self::scan(bytes, Care::Strict)
+    }
+
+    /// Finds the parts.
+    fn scan(bytes: Bytes, care: Care) -> Result<Self, ParseError> {
         if u32::try_from(bytes.len()).is_err() {
             return Err(ParseError::TooLarge);
         }
@@ -118,9 +123,9 @@ impl Object {
         scanner.each_member(|scanner, key| {
             let (key, start) = (said(key), scanner.position()?);
             if *key == *b"metadata" {
-                twice = twice.or(scan_metadata(scanner, &mut spans)?);
+                twice = twice.or(scan_metadata(scanner, &mut spans, care)?);
             } else {
-                scanner.value()?;
+                scanner.pass(care)?;
             }
             let slot = match &*key {
                 b"apiVersion" => &mut spans.api_version,
@@ -342,17 +347,12 @@ fn said(key: &[u8]) -> Cow<'_, [u8]> {
     serde_json::from_slice(&quoted).map_or(Cow::Borrowed(key), |name: String| Cow::Owned(name.into_bytes()))
 }
 
-/// Skips a member of `metadata`. Servers alone need the books, which are most of it.
-fn metadata_value(scanner: &mut Scanner<'_>, key: &[u8]) -> Result<Range<usize>, Malformed> {
-    if key == b"managedFields" { scanner.skim() } else { scanner.value() }
-}
-
 /// Finds the parts of `metadata`; where a part is said a second time, if one is.
-fn scan_metadata(scanner: &mut Scanner<'_>, spans: &mut Spans) -> Result<Option<usize>, Malformed> {
+fn scan_metadata(scanner: &mut Scanner<'_>, spans: &mut Spans, care: Care) -> Result<Option<usize>, Malformed> {
     let mut twice = None;
     scanner.each_member(|scanner, key| {
         let key = said(key);
-        let value = metadata_value(scanner, &key)?;
+        let value = scanner.pass(care)?;
         let slot = match &*key {
             b"name" => &mut spans.name,
             b"namespace" => &mut spans.namespace,

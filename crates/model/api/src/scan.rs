@@ -1,8 +1,8 @@
 //! The one scanner: finds the parts of a JSON document without building it.
 //!
 //! It is strict about structure (brackets, commas, string ends, depth) and lenient about what it only skips (numbers
-//! and escapes are checked when somebody decodes them; what nobody is going to look at is only skimmed). It never panics on
-//! any input.
+//! and escapes are checked when somebody decodes them). What comes from a server that has checked it is only skimmed. It
+//! never panics on any input.
 
 use std::ops::{ControlFlow, Range};
 
@@ -16,6 +16,15 @@ const MAX_DEPTH: u32 = 128;
 pub(crate) struct Malformed(pub(crate) usize);
 
 type Scan<T> = Result<T, Malformed>;
+
+/// How closely values are looked at that are passed over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Care {
+    /// See [`Scanner::value`].
+    Strict,
+    /// See [`Scanner::skim`].
+    Skimmed,
+}
 
 /// A position in a document.
 pub(crate) struct Scanner<'a> {
@@ -83,6 +92,14 @@ impl<'a> Scanner<'a> {
         if self.at == self.bytes.len() { Ok(()) } else { Err(Malformed(self.at)) }
     }
 
+    /// Passes over one value and gives its range.
+    pub(crate) fn pass(&mut self, care: Care) -> Scan<Range<usize>> {
+        match care {
+            Care::Strict => self.value(),
+            Care::Skimmed => self.skim(),
+        }
+    }
+
     /// Skips one value and gives its range.
     pub(crate) fn value(&mut self) -> Scan<Range<usize>> {
         let first = self.peek()?;
@@ -95,27 +112,29 @@ impl<'a> Scanner<'a> {
         Ok(start..self.at)
     }
 
-    /// Skips one value that nobody is going to look at, and gives its range: of an object or array only strings and the
-    /// number of open brackets are minded, 64 bytes at a time. Whatever [`Scanner::value`] skips, it skips as far.
+    /// Skips one value that is not looked at now, and gives its range: of an object or array only strings and the number
+    /// of open brackets are minded, 64 bytes at a time. Whatever [`Scanner::value`] skips, it skips as far; what is wrong
+    /// between the brackets is found by who decodes it.
     pub(crate) fn skim(&mut self) -> Scan<Range<usize>> {
         if !matches!(self.peek()?, b'{' | b'[') {
             return self.value();
         }
         let start = self.at;
         let mut skim = Skim::default();
-        while let Some(block) = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<64>()) {
-            match skim.pass(block) {
-                Passed::All => self.at += 64,
-                Passed::Until(end) => {
-                    self.at += end;
-                    return Ok(start..self.at);
-                }
-                Passed::Nothing => break,
+        let (blocks, rest) = self.bytes[start..].as_chunks::<64>();
+        for block in blocks {
+            if let Some(end) = skim.pass(block) {
+                self.at += end;
+                return Ok(start..self.at);
             }
+            self.at += 64;
         }
-        // What is left is short, or has escapes: they are read one by one.
-        self.at = start;
-        self.value()
+        // The last block is filled up with what means nothing.
+        let mut block = [b' '; 64];
+        block[..rest.len()].copy_from_slice(rest);
+        let end = skim.pass(&block).ok_or(Malformed(self.bytes.len()))?;
+        self.at += end;
+        Ok(start..self.at)
     }
 
     /// Skips an object or array: an explicit stack of bits, no recursion.
@@ -237,35 +256,26 @@ struct Skim {
     depth: u32,
     /// All ones within a string, else zero.
     in_string: u64,
-}
-
-/// What became of a block.
-enum Passed {
-    /// The value goes on behind it.
-    All,
-    /// The value ends before this byte of it.
-    Until(usize),
-    /// It has a backslash.
-    Nothing,
+    /// One if the next byte is escaped.
+    escaped: u64,
 }
 
 impl Skim {
-    fn pass(&mut self, block: &[u8; 64]) -> Passed {
+    /// Where in this block the value ends, if it does.
+    fn pass(&mut self, block: &[u8; 64]) -> Option<usize> {
         // Brackets of both kinds differ from each other by one bit.
         const FOLD: u8 = b'{' ^ b'[';
-        let [mut quotes, mut escapes, mut opens, mut closes] = [0u64; 4];
+        let [mut quotes, mut slashes, mut opens, mut closes] = [0u64; 4];
         for (at, word) in block.as_chunks::<16>().0.iter().enumerate() {
             let word = u8x16::new(*word);
             let folded = word | u8x16::splat(FOLD);
             let find = |word: u8x16, byte: u8| u64::from(word.simd_eq(u8x16::splat(byte)).to_bitmask()) << (16 * at);
             quotes |= find(word, b'"');
-            escapes |= find(word, b'\\');
+            slashes |= find(word, b'\\');
             opens |= find(folded, b'{');
             closes |= find(folded, b'}');
         }
-        if escapes != 0 {
-            return Passed::Nothing;
-        }
+        quotes &= !self.escapes(slashes);
         // Each bit becomes the parity of the quotes up to it: one within a string.
         let strings = [1, 2, 4, 8, 16, 32].iter().fold(quotes, |parity, shift| parity ^ (parity << shift));
         let strings = strings ^ self.in_string;
@@ -274,18 +284,32 @@ impl Skim {
         closes &= !strings;
         if closes.count_ones() < self.depth {
             self.depth = self.depth + opens.count_ones() - closes.count_ones();
-            return Passed::All;
+            return None;
         }
         let mut brackets = opens | closes;
         while brackets != 0 {
             let at = brackets.trailing_zeros();
-            self.depth = if opens >> at & 1 == 1 { self.depth + 1 } else { self.depth - 1 };
+            self.depth = if opens >> at & 1 == 1 { self.depth + 1 } else { self.depth.saturating_sub(1) };
             if self.depth == 0 {
-                return Passed::Until(at as usize + 1);
+                return Some(at as usize + 1);
             }
             brackets &= brackets - 1;
         }
-        Passed::All
+        None
+    }
+
+    /// Which bytes are escaped, given where the backslashes are: each one that is not escaped itself escapes the next byte.
+    fn escapes(&mut self, mut slashes: u64) -> u64 {
+        let mut escaped = std::mem::take(&mut self.escaped);
+        slashes &= !escaped;
+        while slashes != 0 {
+            let next = (slashes & slashes.wrapping_neg()) << 1;
+            escaped |= next;
+            self.escaped = u64::from(next == 0);
+            slashes &= slashes - 1;
+            slashes &= !next;
+        }
+        escaped
     }
 }
 
@@ -385,6 +409,20 @@ mod tests {
             let text = if pretty { serde_json::to_string_pretty(&value).unwrap() } else { value.to_string() };
             let (document, whole) = (format!("{text}{behind}"), 0..text.len());
             prop_assert_eq!(Scanner::new(document.as_bytes(), 0).skim(), Ok(whole));
+        }
+
+        #[test]
+        fn escapes_are_counted_across_blocks(before in 0..70usize, slashes in 0..140usize) {
+            let text = format!("[\"{}{}{}\"]", "x".repeat(before), "\\\\".repeat(slashes), "\\\"]");
+            let document = format!("{text}, {{}}");
+            prop_assert_eq!(Scanner::new(document.as_bytes(), 0).skim(), Ok(0..text.len()));
+        }
+
+        #[test]
+        fn what_is_cut_is_not_skimmed(value in json(), cut in any::<prop::sample::Index>()) {
+            let text = serde_json::json!([value]).to_string();
+            let cut = cut.index(text.len());
+            prop_assert!(Scanner::new(&text.as_bytes()[..cut], 0).skim().is_err());
         }
 
         #[test]

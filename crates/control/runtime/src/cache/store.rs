@@ -1,14 +1,18 @@
 //! The objects of a scope, and what each event changes about them. Pure.
 //!
 //! ```text
-//! by_key (in order) ──► slot ──► Arc<Object>      indexes: value ──► slots
+//! in_order, by_key ──► slot ──► Arc<Object>      indexes: value ──► slots
 //! ```
+//!
+//! Lists come in the order of keys. Who asks for one object, as every event does, is not led down a tree of keys that are
+//! all over the memory.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, Weak};
 
 use concert_api::{Glance, Object, ObjectKey, ParseError};
+use hashbrown::HashMap;
 
 use super::index::{AnyIndex, Slot};
 use super::keep::Keep;
@@ -93,7 +97,8 @@ struct Feed {
 #[derive(Debug, Default)]
 pub(super) struct Store {
     keep: Keep,
-    by_key: BTreeMap<ObjectKey, Slot>,
+    in_order: BTreeMap<ObjectKey, Slot>,
+    by_key: HashMap<ObjectKey, Slot>,
     slots: Vec<Option<Entry>>,
     free: Vec<Slot>,
     bytes: usize,
@@ -122,7 +127,7 @@ impl Store {
     }
 
     pub(super) fn list(&self) -> Vec<Arc<Object>> {
-        self.by_key.values().filter_map(|slot| self.at(*slot)).collect()
+        self.in_order.values().filter_map(|slot| self.at(*slot)).collect()
     }
 
     pub(super) fn list_in(&self, namespace: &str) -> Vec<Arc<Object>> {
@@ -131,7 +136,7 @@ impl Store {
 
     /// Keys and slots of a namespace, in order.
     fn range(&self, namespace: &str) -> impl Iterator<Item = (&ObjectKey, Slot)> {
-        let from = self.by_key.range(ObjectKey::new(namespace, "")..);
+        let from = self.in_order.range(ObjectKey::new(namespace, "")..);
         from.take_while(move |(key, _)| &*key.namespace == namespace).map(|(key, slot)| (key, *slot))
     }
 
@@ -249,6 +254,7 @@ impl Store {
                 Slot::try_from(self.slots.len() - 1).expect("four thousand million objects do not fit in memory")
             }
         };
+        self.in_order.insert(key.clone(), slot);
         self.by_key.insert(key.clone(), slot);
         self.remember(slot, &object);
         key
@@ -277,6 +283,7 @@ impl Store {
 
     fn remove(&mut self, key: &ObjectKey) -> Option<(ObjectKey, Arc<Object>)> {
         let (key, slot) = self.by_key.remove_entry(key)?;
+        self.in_order.remove(&key);
         let object = self.slots[slot as usize].take()?.object;
         self.forget(slot, Some(&object));
         self.free.push(slot);
@@ -288,7 +295,7 @@ impl Store {
     fn sweep(&mut self, namespace: &str, round: Option<u32>) -> Vec<Change> {
         let from = if namespace.is_empty() { Bound::Unbounded } else { Bound::Included(ObjectKey::new(namespace, "")) };
         let within = |key: &ObjectKey| namespace.is_empty() || &*key.namespace == namespace;
-        let keys = self.by_key.range((from, Bound::Unbounded)).take_while(|(key, _)| within(key));
+        let keys = self.in_order.range((from, Bound::Unbounded)).take_while(|(key, _)| within(key));
         let stale = |slot: Slot| self.entry(slot).is_none_or(|entry| Some(entry.round) != round);
         let gone: Vec<ObjectKey> = keys.filter(|(_, slot)| stale(**slot)).map(|(key, _)| key.clone()).collect();
         gone.iter().filter_map(|key| self.vanished(key)).collect()

@@ -13,12 +13,13 @@ const MAX_FRAME: usize = 32 << 20;
 /// The annotation of the bookmark that ends a list sent as events.
 const INITIAL_END: &str = "k8s.io/initial-events-end";
 
-/// Cuts at line ends.
+/// Cuts at line ends. A line that arrives in one piece is a part of that piece: nothing is copied.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    buffer: BytesMut,
-    /// How much of the buffer has no line end.
-    searched: usize,
+    /// What arrived last.
+    piece: Bytes,
+    /// The beginning of a line that ends in a later piece.
+    begun: BytesMut,
 }
 
 /// A line that does not end.
@@ -26,19 +27,24 @@ pub(crate) struct Lines {
 pub(crate) struct Endless;
 
 impl Lines {
-    pub(crate) fn push(&mut self, data: &[u8]) {
-        self.buffer.extend_from_slice(data);
+    /// The next piece. What is left of the one before it is taken over: have all its lines first.
+    pub(crate) fn push(&mut self, piece: Bytes) {
+        let before = std::mem::replace(&mut self.piece, piece);
+        self.begun.extend_from_slice(&before);
     }
 
     pub(crate) fn next(&mut self) -> Result<Option<Bytes>, Endless> {
-        let Some(at) = memchr::memchr(b'\n', &self.buffer[self.searched..]) else {
-            self.searched = self.buffer.len();
-            return if self.searched > MAX_FRAME { Err(Endless) } else { Ok(None) };
+        let Some(at) = memchr::memchr(b'\n', &self.piece) else {
+            self.begun.extend_from_slice(&std::mem::take(&mut self.piece));
+            return if self.begun.len() > MAX_FRAME { Err(Endless) } else { Ok(None) };
         };
-        let line = self.buffer.split_to(self.searched + at).freeze();
-        self.buffer.advance(1);
-        self.searched = 0;
-        Ok(Some(line))
+        let line = self.piece.split_to(at);
+        self.piece.advance(1);
+        if self.begun.is_empty() {
+            return Ok(Some(line));
+        }
+        self.begun.extend_from_slice(&line);
+        Ok(Some(self.begun.split().freeze()))
     }
 }
 
@@ -138,7 +144,7 @@ mod tests {
             let mut cutter = Lines::default();
             let mut seen = Vec::new();
             for piece in whole.as_bytes().chunks(cut) {
-                cutter.push(piece);
+                cutter.push(Bytes::copy_from_slice(piece));
                 seen.extend(lines(&mut cutter));
             }
             prop_assert_eq!(seen, texts.into_iter().map(Bytes::from).collect::<Vec<_>>());

@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use super::{ParseError, metadata_value, plain_text, said};
+use super::{ParseError, plain_text, said};
 use crate::ObjectKey;
 use crate::scan::{Malformed, Scanner};
 
@@ -31,7 +31,7 @@ impl Glance {
                 glance_at_metadata(bytes, at, &mut found)?;
                 return Ok(ControlFlow::Break(()));
             }
-            scanner.value()?;
+            scanner.skim()?;
             Ok(ControlFlow::Continue(()))
         })?;
         let text = |range: &Option<Range<usize>>| {
@@ -51,7 +51,7 @@ impl Glance {
 fn glance_at_metadata(bytes: &[u8], at: usize, found: &mut [Option<Range<usize>>; 4]) -> Result<(), Malformed> {
     Scanner::new(bytes, at).each_member(|scanner, key| {
         let key = said(key);
-        let value = metadata_value(scanner, &key)?;
+        let value = scanner.skim()?;
         let slot = match &*key {
             b"name" => 0,
             b"namespace" => 1,

@@ -7,15 +7,17 @@ use serde_json::Value;
 
 use super::{Object, ParseError, Span, Spans};
 use crate::Gvk;
+use crate::scan::Care;
 
 impl Object {
     /// Scans one object and keeps what a cache needs, in memory of its own: without `metadata.managedFields`, which only
     /// servers need, and with apiVersion and kind as given (items of lists have none, partial ones have others).
     ///
     /// # Errors
-    /// As [`Object::parse`].
+    /// Its strings and brackets do not end, it has no `metadata.name`, or says a part twice that has a span. Anything else
+    /// that is wrong within a part is found by whoever decodes that part.
     pub fn lean(bytes: &Bytes, gvk: &Gvk) -> Result<Self, ParseError> {
-        let object = Self::parse(bytes.clone())?;
+        let object = Self::scan(bytes.clone(), Care::Skimmed)?;
         let books = Some(object.spans.managed_fields).filter(|span| !span.is_empty());
         let cuts = books.map(|span| object.member(span)).into_iter().collect();
         Ok(object.kept(gvk, cuts))
@@ -24,9 +26,9 @@ impl Object {
     /// As [`Object::lean`], with `metadata.managedFields`.
     ///
     /// # Errors
-    /// As [`Object::parse`].
+    /// As [`Object::lean`].
     pub fn whole(bytes: &Bytes, gvk: &Gvk) -> Result<Self, ParseError> {
-        Ok(Self::parse(bytes.clone())?.kept(gvk, Vec::new()))
+        Ok(Self::scan(bytes.clone(), Care::Skimmed)?.kept(gvk, Vec::new()))
     }
 
     /// A copy with this kind and without some members.
