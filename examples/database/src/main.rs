@@ -31,6 +31,8 @@ struct Arguments {
 enum Task {
     /// Prints the definition of its kind, for `kubectl apply -f -`
     Crd,
+    /// Prints the roles that its service account needs, for `kubectl apply -f -`
+    Roles,
 }
 
 #[tokio::main]
@@ -56,6 +58,12 @@ async fn main() -> anyhow::Result<()> {
 
     // 2. The controller.
     manager.add_controller(Operator::controller(&manager)?)?;
+    if let Some(Task::Roles) = arguments.task {
+        let roles =
+            serde_json::json!({ "apiVersion": "v1", "kind": "List", "items": manager.roles("database-operator") });
+        println!("{roles:#}");
+        return Ok(());
+    }
 
     // 3. Until SIGTERM or SIGINT; a second one does not wait for what has begun.
     Ok(manager.run(Stop::on_signals()).await?)

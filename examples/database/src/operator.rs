@@ -66,6 +66,10 @@ impl Operator {
             .owns(Resource::of::<Service>())
             // What it depends on: a Secret concerns the databases that name it.
             .watches(Resource::of::<Secret>(), Mapping::new(move |change| users_of(&by_secret, &change.key)))
+            // What it writes, for the roles of its service account.
+            .writes_part(&Resource::of::<Database>(), "status", ["patch"])
+            .writes(&Resource::of::<StatefulSet>(), ["create", "patch"])
+            .writes(&Resource::of::<Service>(), ["create", "patch"])
             .workers(4)
             .timeout(Duration::from_secs(60))
             .run(operator)

@@ -28,7 +28,7 @@ mod union;
 mod view;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use concert_api::{Object, ObjectKey, OwnerReference};
@@ -49,6 +49,7 @@ use crate::sync::{Mutex, RwLock, watch};
 use complaints::Complaints;
 use feed::Feeding;
 use index::Postings;
+pub(crate) use informers::Elsewhere;
 use informers::Spawner;
 use progress::Progress;
 use store::Store;
@@ -79,6 +80,8 @@ struct Shared {
     expected_gone: Mutex<BTreeMap<ObjectKey, String>>,
     /// Nanoseconds spent on reading and keeping what arrived.
     decoding: AtomicU64,
+    /// Whether somebody counts on it, and not only those who open it when they read.
+    needed: AtomicBool,
     stop: CancellationToken,
 }
 
@@ -124,6 +127,11 @@ impl Cache {
     #[must_use]
     pub fn scope(&self) -> &Scope {
         &self.shared().scope
+    }
+
+    /// Whether somebody counts on it, and not only those who open it when they read.
+    pub(crate) fn is_needed(&self) -> bool {
+        self.shared().needed.load(Ordering::Relaxed)
     }
 
     /// Whether both are handles on the same.

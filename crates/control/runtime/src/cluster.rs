@@ -60,7 +60,9 @@ impl Cluster {
         let mapper = Mapper::new(client.clone());
         let observed = informers.clone();
         let label = name.to_owned();
-        metrics.observe(&format!("cluster {name}"), move |metrics| metrics.caches(&label, &observed.reports()));
+        metrics.observe(&format!("cluster {name}"), move |metrics| {
+            metrics.caches(&label, &observed.reports(), observed.undecodable());
+        });
         (Self { name: name.into(), client, informers, recorder, mapper }, teller)
     }
 

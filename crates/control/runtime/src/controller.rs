@@ -20,11 +20,12 @@ use crate::cache::{CacheState, Informers};
 use crate::engine::{Election, KeyFilter, Term};
 use crate::floors::Freshness;
 use crate::metrics::{Metrics, Snapshot};
+use crate::rbac::Rules;
 use crate::reconciler::{AnyReconciler, Key};
 use crate::resource::Resource;
 use crate::scope::Scope;
 use crate::source::{Backlog, Ground, Sink, Sources, Watching};
-use crate::trigger::Trigger;
+use crate::trigger::{Listening, Trigger};
 use crate::worker::{Failing, Workers};
 
 /// controller-runtime's: what an event did not tell is noticed within a day.
@@ -46,6 +47,16 @@ pub enum BuildError {
     /// `when` and its like qualify a source.
     #[error("cannot build controller \"{0}\": when (or another word about a source) was called before any source")]
     WhenWithoutSource(String),
+    /// What is asked for makes no sense.
+    #[error("cannot build controller \"{controller}\": {scope}: {why}")]
+    Scope {
+        /// Its name.
+        controller: String,
+        /// What it was to listen to.
+        scope: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// `any_owner` qualifies `owns`.
     #[error("cannot build controller \"{0}\": any_owner was called without owns before it")]
     AnyOwnerWithoutOwns(String),
@@ -143,6 +154,8 @@ pub struct Controller<K: Key = ObjectKey> {
 /// What was said about a controller; where nothing was, the defaults hold.
 struct Description<K: Key> {
     own: Option<Resource>,
+    /// What it says that it writes.
+    writes: Rules,
     election: Election,
     triggers: Vec<Trigger<K>>,
     limiter: Option<Box<dyn RateLimiter<K>>>,
@@ -167,6 +180,7 @@ impl<K: Key> Controller<K> {
     pub fn of_keys(name: impl Into<String>) -> Builder<K> {
         let description = Description {
             own: None,
+            writes: Rules::default(),
             election: Election::default(),
             triggers: Vec::new(),
             limiter: None,
@@ -185,6 +199,17 @@ impl<K: Key> Controller<K> {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What it has to be allowed in the process's own cluster.
+    pub(crate) fn rules(&self) -> Rules {
+        let mut rules = self.description.writes.clone();
+        for trigger in self.description.triggers.iter().filter(|trigger| trigger.informers.is_none()) {
+            if let Listening::Kind(scope) = &trigger.origin {
+                rules.reads(&scope.resource);
+            }
+        }
+        rules
     }
 
     pub(crate) fn election(&self) -> Election {

@@ -13,6 +13,7 @@ use tokio_util::task::TaskTracker;
 use crate::cache::{CacheState, Informers};
 use crate::controller::{AnyLive, Controller, ControllerDefaults, ControllerError, Handle, Live, Warm};
 use crate::metrics::Metrics;
+use crate::rbac::Rules;
 use crate::reconciler::Key;
 use crate::scope::Scope;
 use crate::source::Backlog;
@@ -69,6 +70,7 @@ impl ControllerState {
 struct Running {
     live: Arc<dyn AnyLive>,
     election: Election,
+    rules: Rules,
     stop: CancellationToken,
     ended: CancellationToken,
     failure: Option<ControllerError>,
@@ -233,13 +235,13 @@ impl Engine {
     /// # Errors
     /// The name is in use, or the engine was stopped.
     pub fn add<K: Key>(&self, controller: Controller<K>) -> Result<(), EngineError> {
-        let (name, election) = (controller.name().to_owned(), controller.election());
+        let (name, election, rules) = (controller.name().to_owned(), controller.election(), controller.rules());
         let (reserved, defaults, ours) = self.reserve(&name)?;
         let ours = ours.filter(|_| election == Election::Needed);
         // Without the lock: what is known already is mapped here, by code that may ask the engine something.
         let tracker = self.lane(election).workers.clone();
         let warm = controller.warm(&self.informers, &self.metrics, &defaults, ours, tracker);
-        let started = self.start(name, election, warm);
+        let started = self.start(name, election, rules, warm);
         drop(reserved);
         started
     }
@@ -257,7 +259,7 @@ impl Engine {
         Ok((reserved, state.defaults.clone(), state.ours.clone()))
     }
 
-    fn start<K: Key>(&self, name: String, election: Election, warm: Warm<K>) -> Result<(), EngineError> {
+    fn start<K: Key>(&self, name: String, election: Election, rules: Rules, warm: Warm<K>) -> Result<(), EngineError> {
         let mut state = self.state();
         if state.stopped {
             drop(state);
@@ -275,7 +277,7 @@ impl Engine {
             let _ends_whatever_happens = guard;
             running.await;
         });
-        state.controllers.insert(name, Running { live, election, stop, ended, failure: None });
+        state.controllers.insert(name, Running { live, election, rules, stop, ended, failure: None });
         Ok(())
     }
 
@@ -344,6 +346,13 @@ impl Engine {
             }
         };
         running.into_iter().map(look).collect()
+    }
+
+    /// What its controllers have to be allowed.
+    pub(crate) fn rules(&self) -> Rules {
+        let mut all = Rules::default();
+        self.state().controllers.values().for_each(|running| all.extend(running.rules.clone()));
+        all
     }
 
     /// Has a controller look at a key although nothing is known to have changed. `false` if there is no such controller.

@@ -21,6 +21,7 @@
 //! | [`lease`], [`shards`] | leader election, one leader or a share for each |
 //! | [`cluster`] | several API servers |
 //! | [`events`] | Kubernetes Events for users |
+//! | `rbac` | roles made of what controllers declare |
 //! | [`metrics`], [`serve`] | numbers and probes over HTTP |
 //! | [`telemetry`] | spans, and where they go |
 //! | [`tasks`] | the only place that spawns |
@@ -78,6 +79,7 @@ pub mod lease;
 pub mod manager;
 pub mod metrics;
 pub mod objects;
+mod rbac;
 pub mod reconciler;
 mod resource;
 mod scope;

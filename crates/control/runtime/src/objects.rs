@@ -1,11 +1,13 @@
 //! Objects of one kind, as a type: reads from a cache, writes to the server, and sees what it wrote.
 //!
 //! ```text
-//! informers.objects::<Deployment>()   reads from the cache; after its own write waits for the cache, at most 2 s, then asks
+//! informers.objects::<Deployment>()   reads from the cache that a controller has open, and says what to do if none has;
+//!                                     after its own write waits for the cache, at most 2 s, then asks
+//! objects.watched()                   opens the cache and keeps it open
 //! client.objects::<Deployment>()      reads from the server
 //! client.objects_of(resource)         kinds that are not known at compile time: K is serde_json::Value
 //! objects.lazily(idle)                opens the cache with the first read, closes it when nobody has read for a while
-//! objects.if_opened()                 reads what others have open, and says so if nobody has
+//! objects.if_opened()                 never opens it, also where the process reads lazily
 //! objects.in_namespace("a")           a layer: names without a namespace are in this one, others are refused
 //! ```
 
@@ -78,20 +80,22 @@ impl Client {
 }
 
 impl Informers {
-    /// Objects of a type that knows its kind, read from the cache of all of them, which is opened for it.
+    /// Objects of a type that knows its kind, read from the cache of all of them that somebody has open: a controller,
+    /// [`Objects::watched`], [`Informers::cache`]. If nobody has, reads fail and say what to do, or open it, where
+    /// [`Narrowing::lazy`](crate::Narrowing) says so.
     #[must_use]
     pub fn objects<K: kube::Resource<DynamicType = ()>>(&self) -> Objects<K>
     where
         K::Scope: 'static,
     {
         let resource = Resource::of::<K>();
-        Objects::new(self.client().clone(), resource.clone(), Reads::cached(self, resource))
+        Objects::new(self.client().clone(), resource.clone(), Reads::of(self, resource))
     }
 
-    /// Objects of a kind found at run time, read from the cache of all of them, which is opened for it.
+    /// Objects of a kind found at run time; see [`Informers::objects`].
     #[must_use]
     pub fn objects_of(&self, resource: Resource) -> Objects<Value> {
-        Objects::new(self.client().clone(), resource.clone(), Reads::cached(self, resource))
+        Objects::new(self.client().clone(), resource.clone(), Reads::of(self, resource))
     }
 }
 
@@ -134,6 +138,13 @@ impl<K> Objects<K> {
     #[must_use]
     pub fn live(&self) -> Self {
         Self { reads: Reads::Live, ..self.clone() }
+    }
+
+    /// The same, read from a cache that is opened for it now, and stays open as long as it, or a clone of it, is there. Must be
+    /// called within a tokio runtime.
+    #[must_use]
+    pub fn watched(&self) -> Self {
+        Self { reads: self.reads.watched(), ..self.clone() }
     }
 
     /// The same, read from a cache that the first read opens, and that is closed when nobody has read for so long.

@@ -179,9 +179,31 @@ impl Scope {
         Self { form: Form::Metadata, ..self }
     }
 
-    /// The watches that it takes at the moment; `false` if a set of namespaces is not known yet.
+    /// What makes no sense about it. The empty name is what servers are asked for all namespaces with: it is not passed on.
+    pub(crate) fn fault(&self) -> Option<&'static str> {
+        let nameless = |part: &Part| match &part.place {
+            Place::Anywhere | Place::Within(_) => false,
+            Place::In(name) => name.is_empty(),
+            Place::Outside(names) => names.contains(""),
+        };
+        (self.resource.namespaced && self.parts.iter().any(nameless))
+            .then_some("a namespace has no name; name it, or leave in_namespaces (or outside) out for all of them")
+    }
+
+    /// What makes no sense about it at the moment: sets of namespaces may be mended.
+    pub(crate) fn fault_now(&self) -> Option<&'static str> {
+        let nameless = self.sets().iter().any(|set| set.get().is_some_and(|names| names.contains("")));
+        let set =
+            (self.resource.namespaced && nameless).then_some("one namespace of a set has no name, and is left out");
+        self.fault().or(set)
+    }
+
+    /// The watches that it takes at the moment; `false` if a set of namespaces is not known yet. None, if it makes no sense.
     pub(crate) fn feeds(&self) -> (BTreeSet<Feed>, bool) {
         let (mut feeds, mut settled) = (BTreeSet::new(), true);
+        if self.fault().is_some() {
+            return (feeds, false);
+        }
         for Part { place, labels, fields } in &self.parts {
             let feed = |namespace: String, outside: BTreeSet<String>| Feed {
                 namespace,
@@ -203,7 +225,10 @@ impl Scope {
                     feeds.insert(feed(String::new(), namespaces.clone()));
                 }
                 Place::Within(set) => match set.get() {
-                    Some(names) => feeds.extend(names.into_iter().map(|name| feed(name, BTreeSet::new()))),
+                    Some(names) => {
+                        let named = names.into_iter().filter(|name| !name.is_empty());
+                        feeds.extend(named.map(|name| feed(name, BTreeSet::new())));
+                    }
                     None => settled = false,
                 },
             }

@@ -344,7 +344,8 @@ impl<K: Key> Sources<K> {
     /// What its workers wait for before they begin, and why it is not there.
     pub(crate) fn awaited(&self) -> Vec<String> {
         let needed = self.each(|active| active.cache.clone().filter(|_| active.missing != WhenMissing::Optional));
-        let waits = needed.iter().map(|cache| (cache.scope(), cache.state())).filter(|(_, state)| !state.synced);
+        let waits =
+            needed.iter().map(|cache| (cache.scope(), cache.state())).filter(|(_, state)| !state.has_been_synced);
         let say = |(scope, state): (&Scope, CacheState)| match state.trouble {
             Some(trouble) => format!("{scope}: {trouble}"),
             None => format!("{scope} is being listed"),

@@ -63,6 +63,11 @@ impl Shared {
         let mut feeds = self.feeds.lock().unwrap_or_else(PoisonError::into_inner);
         // Asked under the lock: who comes later knows at least as much.
         let (wanted, settled) = self.scope.feeds();
+        let fault = self.scope.fault_now();
+        self.progress.send_modify(|progress| {
+            progress.remember();
+            progress.fault = fault;
+        });
         let left: Vec<Feed> = feeds.running.keys().filter(|feed| !wanted.contains(feed)).cloned().collect();
         for running in left.iter().filter_map(|feed| feeds.running.remove(feed)) {
             running.stop.cancel();
@@ -125,6 +130,7 @@ impl Shared {
         let seen: Option<u64> = match &event {
             Event::Trouble(trouble) => {
                 tracing::warn!(scope = %self.scope, trouble = %trouble, "watch is in trouble");
+                self.spawner.tell(&self.scope, trouble);
                 return note(&|state| state.trouble = Some(trouble.clone()));
             }
             Event::Skipped { why, bytes } => return self.skip(running, bytes, why),
@@ -228,5 +234,39 @@ impl Handlers {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Informers, Namespaces, Resource, Scope};
+    use concert_world::World;
+    use http_body_util::Full;
+
+    /// A server that has nothing, and says so at once.
+    fn empty() -> Client {
+        let mark = r#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"5","annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
+        let serve = tower::service_fn(move |_: http::Request<kube::client::Body>| async move {
+            let body = Full::new(Bytes::from(format!("{mark}\n")));
+            Ok::<_, std::convert::Infallible>(http::Response::new(body))
+        });
+        Client::in_process(serve, World::simulated(1))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn watches_of_a_union_are_forgotten_with_their_namespaces() {
+        let informers = Informers::new(empty());
+        let maps = Resource::namespaced(concert_api::Gvk::new("", "v1", "ConfigMap"), "configmaps");
+        let set = Namespaces::new("tenants", ["a"]);
+        // One object may be in both parts.
+        let cache = informers.cache(Scope::all(maps).within(&set).or(|all| all.labelled("shared")));
+        for name in ["a", "b", "c", "a", "d", "b"] {
+            set.set([name]);
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            cache.synced().await;
+        }
+        let store = cache.shared().store.read().unwrap_or_else(PoisonError::into_inner);
+        assert_eq!(store.feeds(), 2, "one of the namespace, one of what is shared");
     }
 }

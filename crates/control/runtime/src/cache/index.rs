@@ -1,7 +1,7 @@
 //! From a value to the objects that have it.
 
 use std::collections::BTreeMap;
-use std::ops::RangeBounds;
+use std::ops::{Bound, RangeBounds};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError};
 
@@ -127,6 +127,21 @@ impl<V: Ord + Send + Sync + 'static> Index<V> {
     #[must_use]
     pub fn values(&self) -> usize {
         self.postings.read(BTreeMap::len)
+    }
+}
+
+impl Index<String> {
+    /// The objects whose value begins with `prefix`, by value.
+    #[must_use]
+    pub fn prefix(&self, prefix: &str) -> Vec<Arc<Object>> {
+        self.cache.read(|store| {
+            let objects = |slots: &BTreeMap<String, Vec<Slot>>| {
+                let from = slots.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+                let found = from.take_while(|(value, _)| value.starts_with(prefix)).flat_map(|(_, slots)| slots);
+                found.filter_map(|slot| store.at(*slot)).collect()
+            };
+            self.postings.read(objects)
+        })
     }
 }
 

@@ -1,14 +1,16 @@
 //! The caches of a process, shared by all its controllers.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::AtomicU64;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, Weak};
+use std::time::Duration;
 
 use concert_api::{GroupResource, Gvk};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::complaints::Complaints;
+use super::complaints::{Complaints, Totals};
 use super::keep::{Keep, Transform};
 use super::store::Store;
 use super::union::Union;
@@ -19,6 +21,7 @@ use crate::resource::Resource;
 use crate::scope::{Form, Namespaces, Part, Place, Scope};
 use crate::sync::{Mutex, RwLock, watch};
 use crate::tasks::TaskGroup;
+use crate::watch::Trouble;
 
 /// Which objects; what is not said is open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,6 +63,9 @@ pub struct Narrowing {
     pub kinds: BTreeMap<GroupResource, KindSettings>,
     /// For all other kinds, and for what the lines of kinds leave open.
     pub defaults: KindSettings,
+    /// What a read of a kind does that nobody has open. `None`: it fails, and says what to do, so that what is watched is
+    /// what somebody asked for. Else it opens a cache, which is closed when nobody has read it for so long.
+    pub lazy: Option<Duration>,
 }
 
 impl Narrowing {
@@ -131,6 +137,9 @@ struct Registry {
     client: Client,
     narrowing: Narrowing,
     stop: CancellationToken,
+    /// What could not be read, ever.
+    unread: Totals,
+    hooks: Mutex<Vec<Hook>>,
     state: Mutex<RegistryState>,
 }
 
@@ -138,6 +147,9 @@ struct RegistryState {
     caches: BTreeMap<Scope, Weak<Alive>>,
     tasks: Option<TaskGroup>,
 }
+
+/// Is told what is wrong with a watch.
+type Hook = Arc<dyn Fn(&Scope, &Trouble) + Send + Sync>;
 
 /// Starts watches, as long as there is somebody to wait for their end.
 pub(super) struct Spawner(Weak<Registry>);
@@ -156,6 +168,18 @@ impl Spawner {
         if let Some(tasks) = &mut state.tasks {
             tasks.reap();
             tasks.spawn(name, task(registry.client.clone()));
+        }
+    }
+
+    /// Tells who wants to know what is wrong with a watch.
+    pub(super) fn tell(&self, scope: &Scope, trouble: &Trouble) {
+        let Some(registry) = self.0.upgrade() else { return };
+        let hooks = registry.hooks.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for hook in hooks {
+            // It costs its author what it wanted to know, not the watch its life.
+            if catch_unwind(AssertUnwindSafe(|| hook(scope, trouble))).is_err() {
+                tracing::error!(scope = %scope, "who listens to the troubles of watches panicked");
+            }
         }
     }
 
@@ -183,7 +207,7 @@ impl Informers {
         let stop = CancellationToken::new();
         let tasks = Some(TaskGroup::new(stop.clone()));
         let state = Mutex::new(RegistryState { caches: BTreeMap::new(), tasks });
-        Self(Arc::new(Registry { client, narrowing, stop, state }))
+        Self(Arc::new(Registry { client, narrowing, stop, unread: Totals::default(), hooks: Mutex::default(), state }))
     }
 
     /// The client that the watches use.
@@ -195,7 +219,14 @@ impl Informers {
     /// The cache of a scope; its watch starts if it is the first handle. Must be called within a tokio runtime.
     #[must_use]
     pub fn cache(&self, scope: impl Into<Scope>) -> Cache {
-        let scope = self.0.narrowing.fill(scope.into());
+        let cache = self.open(scope.into());
+        cache.shared().needed.store(true, Ordering::Relaxed);
+        cache
+    }
+
+    /// The same for somebody who does not count on it: the process is ready without it.
+    pub(super) fn open(&self, scope: Scope) -> Cache {
+        let scope = self.0.narrowing.fill(scope);
         let (cache, is_new) = self.find_or_make(scope);
         if is_new {
             cache.shared().begin();
@@ -217,15 +248,22 @@ impl Informers {
             union: scope.overlaps().then(|| Mutex::new(Union::default())),
             spawner: Spawner::of(self),
             memo: Memo::default(),
-            complaints: Complaints::default(),
+            complaints: Complaints::of(&scope.resource.gvk, &self.0.unread),
             expected: Mutex::default(),
             expected_gone: Mutex::default(),
             decoding: AtomicU64::default(),
+            needed: AtomicBool::default(),
             stop: self.0.stop.child_token(),
         });
         let alive = Arc::new(Alive(shared));
         state.caches.insert(scope, Arc::downgrade(&alive));
         (Cache(alive), true)
+    }
+
+    /// Calls `hook` each time a watch meets trouble: it will be tried again by itself. It must be quick and may not wait. That
+    /// it is in the log, in the metrics, and in [`Cache::state`], is so without it.
+    pub fn on_trouble(&self, hook: impl Fn(&Scope, &Trouble) + Send + Sync + 'static) {
+        self.0.hooks.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(hook));
     }
 
     /// The cache of a scope, if somebody has it open.
@@ -234,6 +272,17 @@ impl Informers {
         let scope = self.0.narrowing.fill(scope.into());
         let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.caches.get(&scope).and_then(Weak::upgrade).map(Cache)
+    }
+
+    /// The cache of a scope whenever somebody else has it open.
+    pub(crate) fn elsewhere(&self, scope: impl Into<Scope>) -> Elsewhere {
+        let scope = self.0.narrowing.fill(scope.into());
+        Elsewhere { informers: self.clone(), scope, known: Arc::default() }
+    }
+
+    /// When caches that are opened by a read are closed, if reads open them.
+    pub(crate) fn lazy_for(&self) -> Option<Duration> {
+        self.0.narrowing.lazy
     }
 
     /// The set of namespaces that a label selector selects, as their labels change: for
@@ -274,6 +323,10 @@ impl Informers {
         self.caches().into_iter().map(|cache| (cache.scope().clone(), cache.state())).collect()
     }
 
+    pub(super) fn totals(&self) -> &Totals {
+        &self.0.unread
+    }
+
     /// Cancelled when all watches are stopped.
     pub(super) fn stopping(&self) -> CancellationToken {
         self.0.stop.child_token()
@@ -286,6 +339,42 @@ impl Informers {
         if let Some(mut tasks) = tasks {
             tasks.stop().await;
         }
+    }
+}
+
+/// A cache that is not held open: it is there as long as somebody else has it.
+#[derive(Clone)]
+pub(crate) struct Elsewhere {
+    informers: Informers,
+    scope: Scope,
+    /// Where it was found last: to look for it by its scope costs more than to read from it.
+    known: Arc<Mutex<Weak<Alive>>>,
+}
+
+impl Elsewhere {
+    pub(crate) fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    pub(crate) fn informers(&self) -> &Informers {
+        &self.informers
+    }
+
+    pub(crate) fn cache(&self) -> Option<Cache> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(alive) = known.upgrade() {
+            return Some(Cache(alive));
+        }
+        let cache = self.informers.opened(self.scope.clone())?;
+        *known = Arc::downgrade(&cache.0);
+        Some(cache)
+    }
+
+    /// What is open of the same kind, in words.
+    pub(crate) fn others(&self) -> Vec<String> {
+        let caches = self.informers.caches();
+        let same = caches.iter().filter(|cache| cache.scope().resource == self.scope.resource);
+        same.map(|cache| cache.scope().to_string()).collect()
     }
 }
 

@@ -41,7 +41,7 @@ impl Lazy {
             open.read = Instant::now();
             return open.cache.clone();
         }
-        let cache = self.0.informers.cache(self.0.scope.clone());
+        let cache = self.0.informers.open(self.0.scope.clone());
         *open = Some(Open { cache: cache.clone(), read: Instant::now() });
         let (inner, idle) = (Arc::downgrade(&self.0), self.0.idle);
         let name = format!("idle {}", self.0.scope);

@@ -10,8 +10,12 @@ use crate::watch::Trouble;
 /// How far a cache is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheState {
-    /// Whether a list has been complete once.
+    /// Whether every watch of it has listed all it asks for, at some time.
     pub synced: bool,
+    /// Whether that was so once, whatever has joined it since: a namespace that comes into a set is listed later.
+    pub has_been_synced: bool,
+    /// How many of its watches joined it since then and have not listed all they ask for yet.
+    pub joining: u64,
     /// Every change up to this revision has been seen; 0 where revisions are not numbers.
     pub revision: u64,
     /// Why nothing arrives at the moment.
@@ -30,19 +34,40 @@ pub(super) struct Progress {
     pub(super) feeds: BTreeMap<Feed, CacheState>,
     /// Whether it is known which watches there should be.
     pub(super) settled: bool,
+    /// Whether all of them have been complete at one time.
+    pub(super) has_been_synced: bool,
+    /// Why what is asked for makes no sense.
+    pub(super) fault: Option<&'static str>,
 }
 
 impl Progress {
     pub(super) fn sum(&self) -> CacheState {
         let feeds = || self.feeds.values();
+        let synced = self.is_synced();
+        let has_been_synced = synced || self.has_been_synced;
         CacheState {
-            synced: self.settled && feeds().all(|feed| feed.synced),
+            synced,
+            has_been_synced,
+            joining: if has_been_synced { feeds().filter(|feed| !feed.synced).count() as u64 } else { 0 },
             revision: feeds().map(|feed| feed.revision).min().unwrap_or(0),
-            trouble: feeds().find_map(|feed| feed.trouble.clone()),
+            trouble: self.fault().or_else(|| feeds().find_map(|feed| feed.trouble.clone())),
             skipped: feeds().map(|feed| feed.skipped).sum(),
             listing: feeds().any(|feed| feed.listing),
             heard: feeds().map(|feed| feed.heard).min().flatten(),
         }
+    }
+
+    fn fault(&self) -> Option<Trouble> {
+        self.fault.map(|why| Trouble::Failing(why.to_owned()))
+    }
+
+    fn is_synced(&self) -> bool {
+        self.settled && self.fault.is_none() && self.feeds.values().all(|feed| feed.synced)
+    }
+
+    /// What was complete once has been so, whatever comes: to be called before something joins.
+    pub(super) fn remember(&mut self) {
+        self.has_been_synced |= self.is_synced();
     }
 
     fn covering(&self, namespace: &str) -> impl Iterator<Item = &CacheState> {

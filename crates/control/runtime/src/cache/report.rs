@@ -1,5 +1,6 @@
 //! What caches look like from outside: for metrics and the admin page.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -38,6 +39,13 @@ impl CacheReport {
 }
 
 impl Informers {
+    /// How many versions of objects could not be read of each kind (`Kind` or `Kind.group`), or not as the type that
+    /// somebody wanted; also in caches that are closed by now.
+    #[must_use]
+    pub fn undecodable(&self) -> BTreeMap<String, u64> {
+        self.totals().get()
+    }
+
     /// What every cache looks like from outside, in the order of their scopes.
     #[must_use]
     pub fn reports(&self) -> Vec<CacheReport> {

@@ -209,6 +209,12 @@ impl Store {
         self.feeds.remove(name);
     }
 
+    /// How many watches are remembered.
+    #[cfg(test)]
+    pub(super) fn feeds(&self) -> usize {
+        self.feeds.len()
+    }
+
     /// Nobody shows an object any more, and nobody saw it go.
     pub(super) fn vanished(&mut self, key: &ObjectKey) -> Option<Change> {
         let (key, old) = self.remove(key)?;

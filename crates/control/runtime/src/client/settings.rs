@@ -126,6 +126,11 @@ impl Client {
         self.with(|settings| settings.metrics = Some(metrics.clone()))
     }
 
+    /// Where its requests are counted.
+    pub(crate) fn metrics(&self) -> Option<&Metrics> {
+        self.settings.metrics.as_ref()
+    }
+
     /// The path of a write, with how it is to be carried out.
     pub(super) fn writing(&self, path: String) -> String {
         let manager = format!("fieldManager={}", escape(&self.settings.field_manager));

@@ -10,8 +10,9 @@ use super::{BuildError, Controller, Description, Panics};
 use crate::cluster::Cluster;
 use crate::engine::Election;
 use crate::reconciler::{Key, Reconciler};
+use crate::resource::Resource;
 use crate::scope::Scope;
-use crate::trigger::{Mapping, Predicate, Priorities, Role, Trigger, WhenMissing};
+use crate::trigger::{Listening, Mapping, Predicate, Priorities, Role, Trigger, WhenMissing};
 
 /// Describes a [`Controller`].
 #[must_use]
@@ -58,6 +59,12 @@ impl<K: Key> Builder<K> {
 
     /// Listens to anything.
     pub fn on(mut self, trigger: Trigger<K>) -> Self {
+        if let Listening::Kind(scope) = &trigger.origin
+            && let Some(why) = scope.fault()
+        {
+            let (controller, scope) = (self.name.clone(), scope.to_string());
+            self.fault.get_or_insert(BuildError::Scope { controller, scope, why });
+        }
         self.description.triggers.push(trigger);
         self
     }
@@ -99,6 +106,24 @@ impl<K: Key> Builder<K> {
     /// Every object of the kind named last is looked at again once in this time; never, if it is zero.
     pub fn resync(self, period: Duration) -> Self {
         self.qualify(|trigger| trigger.resync = Some(period))
+    }
+
+    /// Says what it does to objects of a kind besides reading those it listens to (`create`, `patch`, `delete`…): for the
+    /// [roles](crate::Manager::roles) of the process. It is not held to it; the API server is who refuses.
+    pub fn writes<V: Into<String>>(mut self, resource: &Resource, verbs: impl IntoIterator<Item = V>) -> Self {
+        self.description.writes.add(resource, None, verbs);
+        self
+    }
+
+    /// The same of a subresource, such as `status`.
+    pub fn writes_part<V: Into<String>>(
+        mut self,
+        resource: &Resource,
+        part: &str,
+        verbs: impl IntoIterator<Item = V>,
+    ) -> Self {
+        self.description.writes.add(resource, Some(part), verbs);
+        self
     }
 
     /// Changes of any source matter only if `predicate` holds.

@@ -35,10 +35,12 @@ pub(super) fn add_checks(manager: &Manager) {
     }
 }
 
-/// A kind that is missing or forbidden does not make the process useless; one that is still being listed does.
+/// A kind that is missing or forbidden does not make the process useless; one that is still being listed does. What was
+/// complete once stays so: what joins later, and what is opened only when it is read, takes nothing from it.
 fn caches_ready(informers: &Informers) -> Result<(), String> {
-    for (scope, state) in informers.states() {
-        match (state.synced, &state.trouble) {
+    for cache in informers.caches().iter().filter(|cache| cache.is_needed()) {
+        let (scope, state) = (cache.scope(), cache.state());
+        match (state.has_been_synced, &state.trouble) {
             (true, _) | (false, Some(Trouble::KindMissing | Trouble::Forbidden(_))) => {}
             (false, None) => return Err(format!("{scope} is being listed")),
             (false, Some(trouble)) => return Err(format!("{scope}: {trouble}")),

@@ -330,15 +330,16 @@ impl House {
             Grace::Forever => None,
         };
         let (mut held_up_by, mut all_ended) = (Vec::new(), true);
+        let engine = self.parts().engine.clone();
         for row in Phase::STOP {
             let had_time = !abort.is_cancelled() && deadline.is_none_or(|at| Instant::now() < at);
             let all_stopped = tokio::select! {
                 biased;
                 lost = lost(&mut self.failures) => {
-                    self.parts().engine.abort();
+                    engine.abort();
                     return Err(lost);
                 }
-                () = stop_row(&mut self.phases, row) => true,
+                () = stop_row(&mut self.phases, row, &engine) => true,
                 () = abort.cancelled() => false,
                 () = out_of_time(deadline) => false,
             };
@@ -453,10 +454,15 @@ async fn all(starting: Vec<Starting>) {
     }
 }
 
-/// Stops the phases of one row together.
-async fn stop_row(phases: &mut BTreeMap<Phase, TaskGroup>, row: &[Phase]) {
+/// Stops the phases of one row together. Controllers that need no election work also where none was won.
+async fn stop_row(phases: &mut BTreeMap<Phase, TaskGroup>, row: &[Phase], engine: &Engine) {
     let groups = phases.iter_mut().filter(|(phase, _)| row.contains(phase));
-    futures::future::join_all(groups.map(|(_, group)| group.stop())).await;
+    let stopped = futures::future::join_all(groups.map(|(_, group)| group.stop()));
+    if row.contains(&Phase::Elected) {
+        tokio::join!(stopped, engine.stop());
+    } else {
+        stopped.await;
+    }
 }
 
 /// What shards ask of controllers.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -54,19 +55,20 @@ pub(super) struct HouseFamilies {
     decode: Family<OfCache, Seconds>,
     skipped: Family<OfCache, Gauge>,
     synced: Family<OfCache, Gauge>,
+    joining: Family<OfCache, Gauge>,
     trouble: Family<InTrouble, Gauge>,
     slow_paths: Family<Named, Counter>,
     election_failures: Family<Named, Counter>,
     shards: Family<Named, Gauge>,
     rejoins: Counter,
+    certificates_read: Counter,
+    certificates_unread: Counter,
     events_dropped: Family<OfCluster, Counter>,
     events_silenced: Family<OfCluster, Counter>,
     events_failed: Family<OfCluster, Counter>,
     undecodable: Family<OfKind, Counter>,
-    /// How many of them were counted of each cache.
-    counted: Mutex<BTreeMap<OfCache, u64>>,
-    /// The kinds that have a counter of them.
-    kinds: Mutex<BTreeSet<OfKind>>,
+    /// How many of them were counted of each kind.
+    counted: Mutex<BTreeMap<OfKind, u64>>,
     /// The caches that have gauges.
     shown: Mutex<BTreeSet<OfCache>>,
 }
@@ -79,6 +81,12 @@ impl HouseFamilies {
             "Requests about leases that failed, other than by meeting another candidate",
             self.election_failures.clone(),
         );
+        for (name, help, counter) in [
+            ("certwatcher_read_certificate", "Times certificates were read", &self.certificates_read),
+            ("certwatcher_read_certificate_errors", "Times they could not be", &self.certificates_unread),
+        ] {
+            registry.register(name, help, counter.clone());
+        }
         registry.register("concert_rejoins", "Times this process was deposed and ran again", self.rejoins.clone());
         registry.register("concert_shards_held", "Shards that this process holds", self.shards.clone());
         for (name, help, events) in [
@@ -95,6 +103,11 @@ impl HouseFamilies {
         registry.register("concert_cache_objects", "Objects in a cache", self.objects.clone());
         registry.register("concert_cache_bytes", "Bytes of the objects in a cache", self.bytes.clone());
         registry.register("concert_cache_synced", "Whether a cache has been complete once", self.synced.clone());
+        registry.register(
+            "concert_cache_joining",
+            "Watches of a cache that was complete before they joined it, and that are not complete yet",
+            self.joining.clone(),
+        );
         registry.register("concert_cache_skipped_objects", "Objects that cannot be read", self.skipped.clone());
         registry.register(
             "concert_undecodable_objects",
@@ -138,50 +151,53 @@ impl Metrics {
         }
     }
 
+    /// A certificate was read, or could not be.
+    pub(crate) fn read_certificate(&self, well: bool) {
+        self.house().certificates_read.inc();
+        if !well {
+            self.house().certificates_unread.inc();
+        }
+    }
+
     pub(crate) fn rejoined(&self) {
         self.house().rejoins.inc();
     }
 
     /// Before a scrape: how the caches of a cluster are doing.
-    pub(crate) fn caches(&self, cluster: &str, reports: &[CacheReport]) {
+    pub(crate) fn caches(&self, cluster: &str, reports: &[CacheReport], undecodable: BTreeMap<String, u64>) {
         self.forget_caches(cluster);
-        self.count_undecodable(cluster, reports);
+        self.count_undecodable(cluster, undecodable);
         let house = self.house();
-        for report in reports {
-            let of = OfCache { cluster: cluster.to_owned(), scope: report.scope.to_string() };
+        for (scope, seen) in Seen::by_text(reports) {
+            let of = OfCache { cluster: cluster.to_owned(), scope };
             house.shown.lock().unwrap_or_else(PoisonError::into_inner).insert(of.clone());
-            house.objects.get_or_create(&of).set(number(report.objects as u64));
-            house.skipped.get_or_create(&of).set(number(report.state.skipped));
-            house.synced.get_or_create(&of).set(report.state.synced.into());
-            house.bytes.get_or_create(&of).set(number(report.bytes as u64));
+            house.objects.get_or_create(&of).set(number(seen.objects));
+            house.skipped.get_or_create(&of).set(number(seen.skipped));
+            house.synced.get_or_create(&of).set((!seen.never_synced).into());
+            house.joining.get_or_create(&of).set(number(seen.joining));
+            house.bytes.get_or_create(&of).set(number(seen.bytes));
             // What is not known is not shown.
-            for (gauges, time) in [(&house.lag, report.lag), (&house.decode, Some(report.decoding))] {
+            for (gauges, time) in [(&house.lag, seen.lag), (&house.decode, Some(seen.decoding))] {
                 if let Some(time) = time {
                     gauges.get_or_create(&of).set(time.as_secs_f64());
                 }
             }
-            let now = report.state.trouble.as_ref().map(trouble_label);
             for trouble in TROUBLES {
-                let OfCache { cluster, scope } = of.clone();
-                house.trouble.get_or_create(&InTrouble { cluster, scope, trouble }).set((now == Some(trouble)).into());
+                let (OfCache { cluster, scope }, suffers) = (of.clone(), seen.troubles.contains(trouble));
+                house.trouble.get_or_create(&InTrouble { cluster, scope, trouble }).set(suffers.into());
             }
         }
     }
 
-    /// Adds what each cache could not read since the last scrape.
-    fn count_undecodable(&self, cluster: &str, reports: &[CacheReport]) {
+    /// Adds what could not be read of each kind since the last scrape.
+    fn count_undecodable(&self, cluster: &str, undecodable: BTreeMap<String, u64>) {
         let mut counted = self.house().counted.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = counted.extract_if(.., |of, _| of.cluster == cluster).collect::<BTreeMap<_, _>>();
-        for report in reports {
-            let of = OfCache { cluster: cluster.to_owned(), scope: report.scope.to_string() };
-            let gvk = &report.scope.resource.gvk;
-            let kind = if gvk.group.is_empty() { gvk.kind.clone() } else { format!("{}.{}", gvk.kind, gvk.group) };
-            // Fewer than before: it is another cache of the same scope.
-            let (now, known) = (report.undecodable, before.get(&of).copied().unwrap_or(0));
-            let kind = OfKind { cluster: of.cluster.clone(), kind };
-            self.house().undecodable.get_or_create(&kind).inc_by(now.checked_sub(known).unwrap_or(now));
-            self.house().kinds.lock().unwrap_or_else(PoisonError::into_inner).insert(kind);
-            counted.insert(of, now);
+        for (kind, now) in undecodable {
+            let of = OfKind { cluster: cluster.to_owned(), kind };
+            let counter = self.house().undecodable.get_or_create_owned(&of);
+            let known = counted.entry(of).or_default();
+            counter.inc_by(now.saturating_sub(*known));
+            *known = now;
         }
     }
 
@@ -192,9 +208,8 @@ impl Metrics {
         for events in [&house.events_dropped, &house.events_silenced, &house.events_failed] {
             events.remove(&of);
         }
-        house.counted.lock().unwrap_or_else(PoisonError::into_inner).retain(|of, _| of.cluster != cluster);
-        let mut kinds = house.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        for kind in kinds.extract_if(.., |kind| kind.cluster == cluster) {
+        let mut counted = house.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        for (kind, _) in counted.extract_if(.., |of, _| of.cluster == cluster) {
             house.undecodable.remove(&kind);
         }
     }
@@ -204,7 +219,7 @@ impl Metrics {
         let house = self.house();
         let mut shown = house.shown.lock().unwrap_or_else(PoisonError::into_inner);
         for of in shown.extract_if(.., |of| of.cluster == cluster) {
-            for gauges in [&house.objects, &house.bytes, &house.skipped, &house.synced] {
+            for gauges in [&house.objects, &house.bytes, &house.skipped, &house.synced, &house.joining] {
                 gauges.remove(&of);
             }
             for gauges in [&house.lag, &house.decode] {
@@ -215,6 +230,37 @@ impl Metrics {
                 house.trouble.remove(&InTrouble { cluster, scope, trouble });
             }
         }
+    }
+}
+
+/// What is shown of caches whose scopes have one text: sets of namespaces may have one name, versions have none.
+#[derive(Default)]
+struct Seen {
+    objects: u64,
+    bytes: u64,
+    skipped: u64,
+    never_synced: bool,
+    joining: u64,
+    lag: Option<Duration>,
+    decoding: Duration,
+    troubles: BTreeSet<&'static str>,
+}
+
+impl Seen {
+    fn by_text(reports: &[CacheReport]) -> BTreeMap<String, Self> {
+        let mut all: BTreeMap<String, Self> = BTreeMap::new();
+        for report in reports {
+            let seen = all.entry(report.scope.to_string()).or_default();
+            seen.objects += report.objects as u64;
+            seen.bytes += report.bytes as u64;
+            seen.skipped += report.state.skipped;
+            seen.never_synced |= !report.state.has_been_synced;
+            seen.joining += report.state.joining;
+            seen.lag = seen.lag.max(report.lag);
+            seen.decoding += report.decoding;
+            seen.troubles.extend(report.state.trouble.as_ref().map(trouble_label));
+        }
+        all
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::cache::{Cache, Informers, Lazy};
+use crate::cache::{Cache, Elsewhere, Informers, Lazy};
 use crate::client::ApiError;
 use crate::resource::Resource;
 use crate::scope::{Form, Scope};
@@ -17,15 +17,19 @@ pub(super) enum Reads {
     /// A cache that is opened when it is read.
     Lazy(Lazy, Informers),
     /// A cache that others hold open.
-    Opened(Informers, Scope),
+    Opened(Elsewhere),
 }
 
 impl Reads {
-    /// The cache of all objects of a kind. A cache of metadata cannot stand for whole objects: who writes back what it
-    /// gives would erase the rest.
-    pub(super) fn cached(informers: &Informers, resource: Resource) -> Self {
-        let cache = informers.cache(resource);
-        if cache.scope().form == Form::Full { Self::Cached(cache, informers.clone()) } else { Self::Live }
+    /// The cache of all objects of a kind, as the process has settled what happens if nobody has it open. A cache of metadata
+    /// cannot stand for whole objects: who writes back what it gives would erase the rest.
+    pub(super) fn of(informers: &Informers, resource: Resource) -> Self {
+        let elsewhere = informers.elsewhere(resource);
+        if elsewhere.scope().form != Form::Full {
+            return Self::Live;
+        }
+        let opened = Self::Opened(elsewhere);
+        informers.lazy_for().map_or(opened.clone(), |idle| opened.lazily(idle))
     }
 
     fn origin(&self) -> Option<(Scope, Informers)> {
@@ -33,8 +37,12 @@ impl Reads {
             Self::Live => None,
             Self::Cached(cache, informers) => Some((cache.scope().clone(), informers.clone())),
             Self::Lazy(lazy, informers) => Some((lazy.scope().clone(), informers.clone())),
-            Self::Opened(informers, scope) => Some((scope.clone(), informers.clone())),
+            Self::Opened(elsewhere) => Some((elsewhere.scope().clone(), elsewhere.informers().clone())),
         }
+    }
+
+    pub(super) fn watched(&self) -> Self {
+        self.origin().map_or(Self::Live, |(scope, informers)| Self::Cached(informers.cache(scope), informers))
     }
 
     pub(super) fn lazily(&self, idle: Duration) -> Self {
@@ -42,7 +50,7 @@ impl Reads {
     }
 
     pub(super) fn if_opened(&self) -> Self {
-        self.origin().map_or(Self::Live, |(scope, informers)| Self::Opened(informers, scope))
+        self.origin().map_or(Self::Live, |(scope, informers)| Self::Opened(informers.elsewhere(scope)))
     }
 
     /// The cache to read from, opened if that is wanted; `None` to ask the server.
@@ -51,12 +59,9 @@ impl Reads {
             Self::Live => Ok(None),
             Self::Cached(cache, _) => Ok(Some(cache.clone())),
             Self::Lazy(lazy, _) => Ok(Some(lazy.cache())),
-            Self::Opened(informers, scope) => match informers.opened(scope.clone()) {
+            Self::Opened(elsewhere) => match elsewhere.cache() {
                 Some(cache) => Ok(Some(cache)),
-                None => Err(ApiError::Unsendable {
-                    action: format!("read {} from the cache", resource.group_resource()),
-                    why: "nothing watches this kind; watch it from a controller, or read lazily() or live()".into(),
-                }),
+                None => Err(unopened(resource, elsewhere)),
             },
         }
     }
@@ -67,16 +72,32 @@ impl Reads {
             Self::Live => None,
             Self::Cached(cache, _) => Some(cache.clone()),
             Self::Lazy(lazy, _) => lazy.opened(),
-            Self::Opened(informers, scope) => informers.opened(scope.clone()),
+            Self::Opened(elsewhere) => elsewhere.cache(),
         }
     }
 
     pub(super) fn word(&self) -> &'static str {
         match self {
             Self::Live => "live",
-            Self::Cached(..) => "cached",
+            Self::Cached(..) => "watched",
             Self::Lazy(..) => "lazy",
             Self::Opened(..) => "if opened",
         }
+    }
+}
+
+/// Says what to do about a kind that nobody has open.
+fn unopened(resource: &Resource, elsewhere: &Elsewhere) -> ApiError {
+    let others = match elsewhere.others() {
+        none if none.is_empty() => String::new(),
+        others => format!(" (what is watched of it is {})", others.join("; ")),
+    };
+    ApiError::Unsendable {
+        action: format!("read {} from the cache", resource.group_resource()),
+        why: format!(
+            "nobody watches {}{others}; have a controller watch it (for_, owns, watches), keep it open with watched(), or read \
+             it with lazily() or live()",
+            elsewhere.scope()
+        ),
     }
 }

@@ -64,6 +64,9 @@ pub(crate) async fn objects_are_found(client: &Client, prefix: &str) {
     found(&owners.get(&owner), &[&known("c")]);
     assert_eq!((labels.count(&("app".into(), "x".into())), tiers.values()), (3, 2));
     found(&tiers.range("e".to_owned()..), &[&known("a"), &known("b")]);
+    found(&tiers.prefix("w"), &[&known("a"), &known("b")]);
+    found(&tiers.prefix("wee"), &[]);
+    assert_eq!(tiers.prefix("").len(), 3);
     let patch = json!({ "metadata": { "labels": { "tier": "db" } } });
     client.merge_patch(&maps(), &key(&name("a")), &patch, None).await.unwrap();
     until("moved", || tiers.count(&db) == 2).await;
@@ -360,7 +363,7 @@ async fn the_nearest_line_selects() {
         |lines: &[(&str, &Selectors)]| lines.iter().map(|(name, of)| ((*name).to_owned(), (*of).clone())).collect();
     let check = async |kind: Option<KindSettings>, defaults: KindSettings, expected: &[&str]| {
         let kinds = kind.into_iter().map(|kind| (maps().group_resource(), kind)).collect();
-        let informers = Informers::narrowed(client.clone(), Narrowing { kinds, defaults });
+        let informers = Informers::narrowed(client.clone(), Narrowing { kinds, defaults, lazy: None });
         let cache = informers.cache(maps());
         cache.synced().await;
         found(&cache.list(), expected);
@@ -391,6 +394,55 @@ async fn the_nearest_line_selects() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_reads_a_kind_that_nobody_watches_is_told_what_to_do() {
+    let client = Server::new().await.client(&World::simulated(1));
+    client.create(&maps(), &map("a", "1")).await.unwrap();
+    let informers = Informers::new(client.clone());
+    let objects = informers.objects_of(maps());
+    let advice = "have a controller watch it (for_, owns, watches), keep it open with watched(), or read it with lazily() or live()";
+    let refused = objects.get(&key("a")).await.unwrap_err().to_string();
+    assert_eq!(refused, format!("cannot read configmaps from the cache: nobody watches configmaps; {advice}"));
+    let refused = objects.list(&Default::default()).await.unwrap_err().to_string();
+    assert!(refused.ends_with(advice), "{refused}");
+    assert!(objects.pages(&Default::default(), 5).next().await.is_err());
+    assert!(informers.caches().is_empty(), "and nothing is opened");
+    let part = informers.cache(Scope::all(maps()).in_namespaces(["default"]));
+    part.synced().await;
+    let refused = objects.get(&key("a")).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("nobody watches configmaps (what is watched of it is configmaps namespace=default);"),
+        "{refused}"
+    );
+    assert!(objects.live().get(&key("a")).await.unwrap().is_some());
+    let watched = objects.watched();
+    assert!(watched.get(&key("a")).await.unwrap().is_some());
+    assert!(objects.get(&key("a")).await.unwrap().is_some(), "somebody has it open now");
+    drop(watched);
+    assert!(objects.get(&key("a")).await.is_err(), "and now nobody");
+    // What is written needs no cache.
+    objects.create(&map("b", "1")).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_may_read_lazily_all_over() {
+    let client = Server::new().await.client(&World::simulated(1));
+    client.create(&maps(), &map("a", "1")).await.unwrap();
+    let narrowing = Narrowing { lazy: Some(Duration::from_secs(60)), ..Narrowing::default() };
+    let informers = Informers::narrowed(client.clone(), narrowing);
+    let objects = informers.objects_of(maps());
+    assert!(informers.caches().is_empty(), "not before somebody reads");
+    assert!(objects.get(&key("a")).await.unwrap().is_some());
+    assert_eq!(informers.caches().len(), 1);
+    let here = concert_runtime::Selection { namespace: "default".into(), ..Default::default() };
+    objects.create(&map("b", "1")).await.unwrap();
+    assert_eq!(objects.list(&here).await.unwrap().len(), 2, "its own writes are seen");
+    assert!(objects.if_opened().get(&key("a")).await.unwrap().is_some());
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert!(informers.caches().is_empty(), "closed when nobody reads");
+    assert!(objects.if_opened().get(&key("a")).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lazy_cache_is_opened_by_a_read_and_closed_when_idle() {
     let client = Server::new().await.client(&World::simulated(1));
     client.create(&maps(), &map("a", "1")).await.unwrap();
@@ -400,10 +452,7 @@ async fn a_lazy_cache_is_opened_by_a_read_and_closed_when_idle() {
     drop(objects);
     assert!(informers.caches().is_empty());
     let refused = others.get(&key("a")).await.unwrap_err().to_string();
-    assert_eq!(
-        refused,
-        "cannot read configmaps from the cache: nothing watches this kind; watch it from a controller, or read lazily() or live()"
-    );
+    assert!(refused.starts_with("cannot read configmaps from the cache: nobody watches configmaps; "), "{refused}");
     assert!(lazy.get(&key("a")).await.unwrap().is_some());
     assert_eq!(informers.caches().len(), 1);
     assert!(others.get(&key("a")).await.unwrap().is_some(), "somebody has it open");
@@ -419,6 +468,55 @@ async fn a_lazy_cache_is_opened_by_a_read_and_closed_when_idle() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_namespace_without_a_name_is_refused() {
+    let client = Server::new().await.client(&World::simulated(1));
+    client.create(&maps(), &map("a", "1")).await.unwrap();
+    let informers = Informers::new(client.clone());
+    let check = async |scope: Scope| {
+        let done = concert_runtime::reconcile_fn(|_| async { Ok(concert_runtime::Outcome::Done) });
+        let refused = concert_runtime::Controller::builder("c").for_(scope.clone()).run(done).unwrap_err().to_string();
+        let why = "a namespace has no name; name it, or leave in_namespaces (or outside) out for all of them";
+        assert_eq!(refused, format!("cannot build controller \"c\": {scope}: {why}"));
+        let cache = informers.cache(scope);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(!cache.state().synced && cache.is_empty(), "not everything: {cache:?}");
+        assert_eq!(cache.state().trouble, Some(Trouble::Failing(why.to_owned())));
+    };
+    check(Scope::all(maps()).in_namespaces([""])).await;
+    check(Scope::all(maps()).in_namespaces(["default", ""])).await;
+    check(Scope::all(maps()).outside([""])).await;
+    let set = Namespaces::new("tenants", [""]);
+    let cache = informers.cache(Scope::all(maps()).within(&set));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(cache.is_empty() && cache.state().trouble.is_some(), "{:?}", cache.state());
+    set.set(["default"]);
+    until("one with a name", || cache.len() == 1).await;
+    assert!(cache.state().synced && cache.state().trouble.is_none(), "{:?}", cache.state());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_page_is_not_the_last_if_another_follows() {
+    let serve = tower::service_fn(|request: http::Request<kube::client::Body>| {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let object = json!({ "metadata": { "namespace": "default", "name": "a", "resourceVersion": "5" } });
+        let (items, next) = match query.split('&').find_map(|pair| pair.strip_prefix("continue=")) {
+            None => (json!([]), "1"),
+            Some("1") => (json!([object]), "2"),
+            Some(_) => (json!([]), ""),
+        };
+        let page = json!({ "metadata": { "resourceVersion": "5", "continue": next }, "items": items }).to_string();
+        async move {
+            Ok::<_, std::convert::Infallible>(http::Response::new(http_body_util::Full::new(bytes::Bytes::from(page))))
+        }
+    });
+    let client = Client::in_process(serve, World::simulated(1));
+    let mut pages = client.objects_of(maps()).pages(&Default::default(), 2);
+    assert_eq!(pages.next().await.unwrap().map(|page| page.len()), Some(1));
+    assert_eq!(pages.next().await.unwrap().map(|page| page.len()), None);
+    assert_eq!(client.list(&maps(), &Default::default()).await.unwrap().objects.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn pages_are_of_one_moment() {
     let client = Server::new().await.client(&World::simulated(1));
     let informers = Informers::new(client.clone());
@@ -426,7 +524,7 @@ async fn pages_are_of_one_moment() {
         client.create(&maps(), &labelled("default", &format!("m{n}"), "web")).await.unwrap();
     }
     let here = concert_runtime::Selection { namespace: "default".into(), labels: "app=x".into(), ..Default::default() };
-    for objects in [informers.objects_of(maps()), client.objects_of(maps())] {
+    for objects in [informers.objects_of(maps()).watched(), client.objects_of(maps())] {
         let mut pages = objects.pages(&here, 3);
         let mut sizes = vec![pages.next().await.unwrap().unwrap().len()];
         client.create(&maps(), &labelled("default", "late", "web")).await.unwrap();

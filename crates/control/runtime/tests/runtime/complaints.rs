@@ -4,7 +4,10 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use concert_runtime::{Change, Client, Controller, Manager, ManagerSettings, Mapping, Outcome, Scope, reconcile_fn};
+use concert_api::Gvk;
+use concert_runtime::{
+    Change, Client, Controller, Manager, ManagerSettings, Mapping, Namespaces, Outcome, Resource, Scope, reconcile_fn,
+};
 use concert_world::World;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -147,4 +150,45 @@ async fn an_object_of_another_shape_is_counted_and_told_once_per_version() {
     assert_eq!(told().len(), 2, "another version: {:?}", told());
     counted(2);
     assert_eq!(manager.informers().reports()[0].undecodable, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_is_counted_once_where_two_caches_have_one_name() {
+    let client = Server::new().await.client(&World::simulated(1));
+    define_widgets(&client).await;
+    let manager = Manager::new(client.clone(), ManagerSettings::new("m"));
+    let namespaces = Resource::cluster(Gvk::new("", "v1", "Namespace"), "namespaces");
+    client.create(&namespaces, &json!({ "metadata": { "name": "other" } })).await.unwrap();
+    // Two sets of one name: who looks at the caches by their texts takes them for one.
+    let open = |namespace: &str| {
+        manager.informers().cache(Scope::all(widgets()).within(&Namespaces::new("ours", [namespace])))
+    };
+    let caches = [open("default"), open("other")];
+    for cache in &caches {
+        until("the kind", || cache.state().synced).await;
+    }
+    for (namespace, name) in [("default", "one"), ("default", "two"), ("other", "three")] {
+        let metadata = json!({ "namespace": namespace, "name": name });
+        client.create(&widgets(), &json!({ "apiVersion": "test.dev/v1", "kind": "Widget", "metadata": metadata, "spec": { "size": "big" } })).await.unwrap();
+    }
+    until("all", || caches.iter().map(|cache| cache.len()).sum::<usize>() == 3).await;
+    let shows = |line: &str| {
+        let text = manager.metrics().text();
+        assert!(text.contains(&format!("{line}\n")), "{line} in {text}");
+    };
+    let counter = |n: u32| format!("concert_undecodable_objects_total{{cluster=\"\",kind=\"Widget.test.dev\"}} {n}");
+    for cache in &caches {
+        assert!(cache.typed::<Widget>().list().is_empty());
+    }
+    for _ in 0..3 {
+        shows(&counter(3));
+        shows("concert_cache_objects{cluster=\"\",scope=\"widgets.test.dev within=ours\"} 3");
+    }
+    let patch = json!({ "spec": { "size": "bigger" } });
+    client.merge_patch(&widgets(), &key("one"), &patch, None).await.unwrap();
+    until("the change", || caches[0].state().revision > caches[1].list()[0].revision().unwrap()).await;
+    assert!(caches[0].typed::<Widget>().list().is_empty());
+    // Nobody looked before it was closed.
+    drop(caches);
+    shows(&counter(4));
 }

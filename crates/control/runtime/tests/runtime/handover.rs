@@ -181,14 +181,16 @@ async fn what_was_begun_in_one_term_never_goes_on_in_the_next() {
     assert_eq!(unelected.counts(), (1, 0), "who needs no election goes on");
 }
 
+/// One of several processes with the same lease.
+fn replica(server: &Server, who: &str) -> Manager {
+    let lease = Some(LeaseSettings::new("default", "m", who));
+    Manager::new(server.client(&World::simulated(1)), ManagerSettings { lease, ..ManagerSettings::new("m") })
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_controller_without_election_works_in_every_replica() {
     let server = Server::new().await;
-    let standby = |who: &str| {
-        let lease = Some(LeaseSettings::new("default", "m", who));
-        Manager::new(server.client(&World::simulated(1)), ManagerSettings { lease, ..ManagerSettings::new("m") })
-    };
-    let (leader, follower) = (standby("a"), standby("b"));
+    let (leader, follower) = (replica(&server, "a"), replica(&server, "b"));
     let (elected, unelected) = (Arc::new(Turns::default()), Arc::new(Turns::default()));
     for manager in [&leader, &follower] {
         let only_one = Controller::builder("elected").on(one_key()).run(elected.endless()).unwrap();
@@ -211,6 +213,53 @@ async fn a_controller_without_election_works_in_every_replica() {
         follower.clone().run(other).await
     };
     let _ = tokio::join!(leader.clone().run(one), late, story);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_does_not_lead_drains_what_needs_no_election() {
+    let server = Server::new().await;
+    let (leader, follower) = (replica(&server, "a"), replica(&server, "b"));
+    let turns = Arc::new(Turns::default());
+    let counts = Arc::clone(&turns);
+    let takes_its_time = reconcile_fn(move |_| {
+        let turns = Arc::clone(&counts);
+        async move {
+            turns.begun.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            turns.over.fetch_add(1, Ordering::SeqCst);
+            Ok(Outcome::After(Duration::from_millis(1)))
+        }
+    });
+    let each = Controller::builder("each").on(one_key()).without_election().run(takes_its_time).unwrap();
+    follower.add_controller(each).unwrap();
+    let (one, other) = (Stop::default(), Stop::default());
+    let (end_leader, drain) = (one.drain.clone(), other.drain.clone());
+    let story = async {
+        leader.elected().await;
+        let works = async {
+            until("it works", || turns.counts() == (1, 0)).await;
+            drain.cancel();
+        };
+        let (ended, ()) = tokio::join!(follower.run(other), works);
+        ended.unwrap();
+        assert_eq!(turns.counts(), (1, 1), "the turn came to its end, and no other began");
+        end_leader.cancel();
+    };
+    let (ended, ()) = tokio::join!(leader.clone().run(one), story);
+    ended.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn shards_do_not_wait_for_what_needs_no_election() {
+    let (engine, _) = engine(&Server::new().await.client(&World::simulated(1)));
+    let (elected, unelected) = (Arc::new(Turns::default()), Arc::new(Turns::default()));
+    let always = Controller::builder("always").on(one_key()).without_election().run(unelected.endless()).unwrap();
+    engine.add(always).unwrap();
+    until("it works", || unelected.counts().0 == 1).await;
+    assert!(!engine.works_on(|_| true), "a shard may be handed over");
+    engine.add(Controller::builder("elected").on(one_key()).run(elected.endless()).unwrap()).unwrap();
+    until("both work", || elected.counts().0 == 1).await;
+    assert!(engine.works_on(|key| key == "default/k") && !engine.works_on(|key| key != "default/k"));
 }
 
 /// Whether the engine answers somebody else while a mapping of a new controller runs.

@@ -214,7 +214,7 @@ async fn is_held(client: &Client) {
 pub(crate) async fn writes_differ_by_client(client: &Client, prefix: &str) {
     let name = format!("{prefix}-dry");
     let informers = Informers::new(client.clone());
-    let maps: Objects<ConfigMap> = informers.objects();
+    let maps = informers.objects::<ConfigMap>().watched();
     let dry = maps.through(Client::with_dry_run);
     let object: ConfigMap = serde_json::from_value(map(&name, "1")).unwrap();
     assert_eq!(dry.create(&object).await.unwrap().metadata.name, Some(name.clone()));

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod admin;
+mod both;
 mod caches;
 mod clients;
 mod complaints;
@@ -17,7 +18,7 @@ mod kinds;
 mod leases;
 mod managers;
 mod objects;
-mod reference;
+mod roles;
 mod secured;
 mod shards;
 mod sources;

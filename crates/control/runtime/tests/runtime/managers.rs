@@ -7,8 +7,8 @@ use concert_runtime::manager::Context;
 use concert_runtime::serve::Pages;
 use concert_runtime::{
     Client, ClusterError, Controller, EventKind, Grace, LeaseError, LeaseSettings, Manager, ManagerError,
-    ManagerSettings, Mapping, OnLost, Outcome, Phase, Resource, Runnable, Scope, Selection, ShardSettings, Standing,
-    Stop, reconcile_fn, repeatable,
+    ManagerSettings, Mapping, Namespaces, OnLost, Outcome, Phase, Resource, Runnable, Scope, Selection, ShardSettings,
+    Standing, Stop, reconcile_fn, repeatable,
 };
 use concert_world::{Call, Gate, Verdict, World};
 use tokio::time::Instant;
@@ -421,6 +421,51 @@ async fn a_server_that_comes_late_and_a_token_that_expires_stop_nothing() {
         let worked = count(&log, "a");
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert!(count(&log, "a") > worked + 5, "and leads again");
+        drain.cancel();
+    };
+    let (ended, ()) = tokio::join!(manager.run(stop), story);
+    ended.unwrap();
+}
+
+/// Lets nothing through about some things, without a word.
+#[derive(Debug)]
+struct Mute(&'static [&'static str]);
+
+impl Gate for Mute {
+    fn admit(&self, call: &Call<'_>) -> Verdict {
+        if self.0.iter().any(|about| call.key.contains(about)) { Verdict::Hang } else { Verdict::Pass }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_grows_stays_ready() {
+    let world = World { gate: Arc::new(Mute(&["namespaces/late", "services"])), ..World::simulated(1) };
+    let manager = Manager::new(Server::new().await.client(&world), ManagerSettings::new("m"));
+    let tenants = Namespaces::new("tenants", ["default"]);
+    let done = reconcile_fn(|_| async { Ok(Outcome::Done) });
+    let scope = Scope::all(maps()).within(&tenants);
+    manager.add_controller(Controller::builder("c").for_(scope.clone()).run(done).unwrap()).unwrap();
+    let (stop, drain, _) = stop();
+    let hold = manager.clone();
+    let ready = || hold.probes().page("/readyz", "verbose").unwrap();
+    let shows = |line: &str| assert!(hold.metrics().text().contains(line), "{line} in {}", hold.metrics().text());
+    let story = async {
+        assert_eq!(ready().code, 500, "not before it knows anything");
+        until("it is ready", || ready().code == 200).await;
+        shows("concert_cache_joining{cluster=\"\",scope=\"configmaps within=tenants\"} 0");
+        tenants.set(["default", "late"]);
+        let services = Resource::namespaced(concert_api::Gvk::new("", "v1", "Service"), "services");
+        let lazy = hold.informers().lazy(services.clone(), Duration::from_secs(3600));
+        let opened = lazy.cache();
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(ready().code, 200, "what was complete is enough: {}", ready().text);
+        assert!(!hold.informers().cache(scope).state().synced, "who reads from it waits all the same");
+        shows("concert_cache_synced{cluster=\"\",scope=\"configmaps within=tenants\"} 1");
+        shows("concert_cache_joining{cluster=\"\",scope=\"configmaps within=tenants\"} 1");
+        shows("concert_controller_waiting_sources{controller=\"c\"} 0");
+        let needed = hold.informers().cache(services);
+        assert!(ready().text.contains("services is being listed"), "somebody needs it now: {}", ready().text);
+        drop((needed, opened));
         drain.cancel();
     };
     let (ended, ()) = tokio::join!(manager.run(stop), story);

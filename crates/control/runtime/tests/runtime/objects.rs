@@ -27,7 +27,7 @@ fn says(map: &ConfigMap) -> &str {
 /// What a type can be asked to do, on any server.
 pub(crate) async fn a_typed_life(client: &Client, prefix: &str) {
     let (name, informers) = (format!("{prefix}-typed"), Informers::new(client.clone()));
-    let maps: Objects<ConfigMap> = informers.objects();
+    let maps = informers.objects::<ConfigMap>().watched();
     let made = maps.create(&typed(&name, "1")).await.unwrap();
     assert_eq!(says(&maps.get(&key(&name)).await.unwrap().unwrap()), "1", "its own write, from the cache");
     let mut changed = made.clone();
@@ -178,7 +178,7 @@ async fn secrets_are_read_whole() {
 async fn handles_of_one_cache_see_each_others_writes() {
     let client = Server::new().await.client(&World::simulated(1));
     let informers = Informers::new(client.clone());
-    let (one, two): (Objects<ConfigMap>, Objects<ConfigMap>) = (informers.objects(), informers.objects());
+    let [one, two] = [(); 2].map(|()| informers.objects::<ConfigMap>().watched());
     for round in 0..20 {
         one.apply(&typed("shared", &round.to_string()), true).await.unwrap();
         assert_eq!(says(&two.get(&key("shared")).await.unwrap().unwrap()), round.to_string());
@@ -189,7 +189,7 @@ async fn handles_of_one_cache_see_each_others_writes() {
 async fn what_was_deleted_is_gone_at_once_for_who_deleted_it() {
     let client = Server::new().await.client(&World::simulated(1));
     let informers = Informers::new(client.clone());
-    let maps: Objects<ConfigMap> = informers.objects();
+    let maps = informers.objects::<ConfigMap>().watched();
     for round in 0..20 {
         let (_, done) = maps.create_or_update(typed("again", "1"), |_| {}).await.unwrap();
         assert_eq!(done, Done::Created, "round {round}");
@@ -216,7 +216,7 @@ async fn a_read_after_a_write_waits_for_the_cache_and_then_asks() {
     let world = World { valve: valve.clone(), ..World::simulated(1) };
     let client = Server::new().await.client(&world);
     let informers = Informers::new(client.clone());
-    let maps: Objects<ConfigMap> = informers.objects();
+    let maps = informers.objects::<ConfigMap>().watched();
     maps.create(&typed("a", "1")).await.unwrap();
     maps.create(&typed("b", "1")).await.unwrap();
     assert_eq!(maps.list(&Selection::default()).await.unwrap().iter().filter(|map| says(map) == "1").count(), 2);

@@ -17,6 +17,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 
+use crate::{key, maps};
+
 /// Trusts everybody.
 #[derive(Debug)]
 struct Anybody;
@@ -92,14 +94,15 @@ async fn ask_securely(address: &str, connector: &TlsConnector, token: &str) -> S
 /// Serves metrics while `story` is told.
 async fn serving<T>(client: &Client, security: Security, story: impl AsyncFnOnce(&str) -> T) -> T {
     let endpoint = Endpoint::bind("--metrics", "127.0.0.1:0").await.unwrap().unwrap();
-    let endpoint = endpoint.secured(security, client.clone()).unwrap();
+    let metrics = Metrics::new();
+    let endpoint = endpoint.secured(security, client.clone().with_metrics(&metrics)).unwrap();
     let (address, cancel) = (endpoint.address().to_string(), CancellationToken::new());
     let told = async {
         let told = story(&address).await;
         cancel.cancel();
         told
     };
-    tokio::join!(endpoint.serve(Metrics::new(), cancel.clone()), told).1
+    tokio::join!(endpoint.serve(metrics, cancel.clone()), told).1
 }
 
 fn rbac(kind: &str, plural: &str) -> Resource {
@@ -136,11 +139,15 @@ async fn client_of_a_server_with_roles() -> Client {
 
 #[tokio::test]
 async fn metrics_are_for_those_who_may() {
-    let client = client_of_a_server_with_roles().await;
-    let (reader, stranger) = (account(&client, "reader").await, account(&client, "stranger").await);
-    may_read(&client, "reader").await;
+    only_those_read_who_may(&client_of_a_server_with_roles().await).await;
+}
+
+/// On a server with roles.
+pub(crate) async fn only_those_read_who_may(client: &Client) {
+    let (reader, stranger) = (account(client, "reader").await, account(client, "stranger").await);
+    may_read(client, "reader").await;
     let security = Security { certificate: None, reviewed: true };
-    serving(&client, security, async |address: &str| {
+    serving(client, security, async |address: &str| {
         let anybody = trusting(None);
         let code = async |token: &str| ask_securely(address, &anybody, token).await[..12].to_owned();
         assert_eq!(code("").await, "HTTP/1.1 401");
@@ -151,6 +158,29 @@ async fn metrics_are_for_those_who_may() {
         assert_eq!(code(&reader).await, "HTTP/1.1 200", "and again, from memory");
         let plain = ask(TcpStream::connect(address).await.unwrap(), &reader).await;
         assert!(!plain.contains("# EOF"), "never without TLS: {plain}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn strangers_with_bad_tokens_spend_nothing_of_the_process() {
+    let client = client_of_a_server_with_roles().await;
+    let reader = account(&client, "reader").await;
+    may_read(&client, "reader").await;
+    // Six requests, and no more within an hour.
+    let limited = client.with_limit(0.0002, 6);
+    let security = Security { certificate: None, reviewed: true };
+    serving(&limited, security, async |address: &str| {
+        let anybody = trusting(None);
+        for n in 0..12 {
+            let answer = ask_securely(address, &anybody, &format!("bad-{n}")).await;
+            assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+        }
+        let text = ask_securely(address, &anybody, &reader).await;
+        assert!(text.starts_with("HTTP/1.1 200"), "who may is let in all the same: {text}");
+        for _ in 0..6 {
+            assert!(limited.get(&maps(), &key("none")).await.unwrap().is_none(), "the process asks as it likes");
+        }
     })
     .await;
 }
@@ -178,10 +208,12 @@ async fn a_certificate_of_ones_own_is_shown_and_its_successor_too() {
         let second = write_certificate(&files);
         assert!(ask_securely(address, &trusting(Some(&second)), "").await.starts_with("HTTP/1.1 200"), "the new one");
         std::fs::write(&files.certificate, "nonsense").unwrap();
-        assert!(
-            ask_securely(address, &trusting(Some(&second)), "").await.starts_with("HTTP/1.1 200"),
-            "the last good one"
-        );
+        let text = ask_securely(address, &trusting(Some(&second)), "").await;
+        assert!(text.starts_with("HTTP/1.1 200"), "the last good one");
+        // At the start, and for each of three connections.
+        for line in ["certwatcher_read_certificate_total 4", "certwatcher_read_certificate_errors_total 1"] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
     })
     .await;
 }

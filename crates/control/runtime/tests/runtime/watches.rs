@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use concert_runtime::{Client, Informers, Trouble};
-use concert_world::{Flow, Valve, World};
+use concert_world::{Call, Flow, Gate, Valve, Verdict, World};
+use futures::StreamExt;
 use http::{Request, Response};
-use http_body_util::Full;
+use http_body_util::{Full, StreamBody};
 use kube::client::Body;
 use serde_json::{Value, json};
 
@@ -185,9 +186,14 @@ async fn an_answer_that_is_no_list_is_not_an_empty_one() {
 async fn a_kind_may_come_later() {
     let client = Server::new().await.client(&World::simulated(1));
     let informers = Informers::new(client.clone());
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let hears = Arc::clone(&told);
+    informers.on_trouble(|_, _| panic!("this is nobody else's trouble"));
+    informers.on_trouble(move |scope, trouble| hears.lock().unwrap().push(format!("{scope}: {trouble}")));
     let (widget, map) = (informers.cache(widgets()), informers.cache(maps()));
     map.synced().await;
     until("trouble", || widget.state().trouble == Some(Trouble::KindMissing)).await;
+    assert_eq!(told.lock().unwrap()[0], "widgets.test.dev: the server does not know this kind");
     define_widgets(&client).await;
     widget.synced().await;
     assert_eq!(widget.state().trouble, None);
@@ -207,4 +213,62 @@ async fn one_watch_serves_all_and_ends_with_the_last_handle() {
     assert!(informers.states().is_empty());
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert_eq!(watches(), 1, "nobody watches any longer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_watch_that_ends_in_good_order_goes_on_at_once() {
+    // Every watch of this server ends after a minute in which nothing happened.
+    let watches = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&watches);
+    let serve = tower::service_fn(move |request: Request<Body>| {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let list = query.contains("sendInitialEvents");
+        *count.lock().unwrap() += u32::from(!list);
+        let mark = json!({ "type": "BOOKMARK", "object": { "metadata": { "resourceVersion": "5", "annotations": { "k8s.io/initial-events-end": "true" } } } });
+        let text = if list { format!("{mark}\n") } else { String::new() };
+        let ends = async move {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            None::<Result<http_body::Frame<Bytes>, Infallible>>
+        };
+        let said = futures::stream::once(async move { Ok(http_body::Frame::data(Bytes::from(text))) });
+        let body = StreamBody::new(said.chain(futures::stream::once(ends).filter_map(std::future::ready)).boxed());
+        async move { Ok::<_, Infallible>(Response::new(body)) }
+    });
+    let informers = Informers::new(Client::in_process(serve, World::simulated(1)));
+    let cache = informers.cache(maps());
+    cache.synced().await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert!((58..=60).contains(&*watches.lock().unwrap()), "one a minute: {watches:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_not_reached_is_not_heard_of() {
+    let (valve, gate) = (Valve::by(|_| Flow::Deliver), Switch::default());
+    let world = World { valve: valve.clone(), gate: Arc::new(gate.clone()), ..World::simulated(1) };
+    let client = Server::new().await.client(&world);
+    let informers = Informers::new(client.clone());
+    let cache = informers.cache(maps());
+    cache.synced().await;
+    let lag = || informers.reports()[0].lag.unwrap();
+    valve.set(|_| Flow::Cut);
+    client.create(&maps(), &map("a", "1")).await.unwrap();
+    until("cut", || cache.state().trouble.is_some()).await;
+    gate.0.store(true, Ordering::Relaxed);
+    valve.set(|_| Flow::Deliver);
+    let before = lag();
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    assert!(lag() >= before + Duration::from_secs(300), "{:?}, and tried again and again", lag());
+    gate.0.store(false, Ordering::Relaxed);
+    until("it is back", || cache.len() == 1).await;
+    assert!(lag() < Duration::from_secs(1), "{:?}", lag());
+}
+
+/// Lets nobody through while it is set.
+#[derive(Clone, Debug, Default)]
+struct Switch(Arc<AtomicBool>);
+
+impl Gate for Switch {
+    fn admit(&self, _: &Call<'_>) -> Verdict {
+        if self.0.load(Ordering::Relaxed) { Verdict::Refuse } else { Verdict::Pass }
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use concert_e2e::{Api, ControlPlane, Dice, eventually, on_both_servers};
+use concert_e2e::{Api, ControlPlane, Dice, Reference, Request, environment, eventually, on_both_servers};
 use serde_json::{Value, json};
 
 use crate::network::Network;
@@ -135,6 +135,73 @@ fn a_history_is_lost_again_and_again(server: &ControlPlane) {
     // Ours keeps its history over a restart, and need not be listed again.
     let least = usize::from(server.is_reference());
     assert!((least..=4).contains(&again), "{again} lists for 2 lost histories");
+}
+
+/// How often a history is lost in a row.
+const ROUNDS: usize = 3;
+
+/// Nobody gets through until the server has forgotten what happened meanwhile, and it answers 410: again and again, without
+/// being restarted. What vanished unseen is told, and nothing is listed more often than needed.
+fn a_storm_of_410(server: &ControlPlane, make_it_forget: impl Fn(&Api)) {
+    let (network, mut objects) = (Network::before(server), Objects::new(server));
+    let running = Running::start(network.kubeconfig().to_owned());
+    objects.stir(12);
+    objects.are_seen_by(&running, SOON);
+    let lists = asked(&running).0;
+    for _ in 0..ROUNDS {
+        let listed = objects.api.request("GET", COLLECTION, None).unwrap();
+        let at = listed.body["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+        network.close();
+        objects.stir(12);
+        eventually("the server has forgotten", SOON, || {
+            make_it_forget(&objects.api);
+            let answer = watched_from(&objects.api, &at).map_err(|error| error.to_string())?;
+            if answer.contains("\"code\":410") { Ok(()) } else { Err(answer) }
+        });
+        network.open();
+        objects.are_seen_by(&running, SOON);
+    }
+    let again = asked(&running).0 - lists;
+    // A list that met the end of its own history is asked for a second time.
+    assert!((ROUNDS..=2 * ROUNDS).contains(&again), "{again} lists for {ROUNDS} lost histories");
+}
+
+/// What a watch from a resourceVersion says within a second.
+fn watched_from(api: &Api, at: &str) -> std::io::Result<String> {
+    let path = format!("{COLLECTION}?watch=true&timeoutSeconds=1&resourceVersion={at}");
+    let headers = vec![("Accept".to_owned(), "application/json".to_owned())];
+    let response = api.connect()?.exchange(&Request { method: "GET".to_owned(), path, headers, body: Vec::new() })?;
+    Ok(String::from_utf8_lossy(&response.body).into_owned())
+}
+
+/// Ours forgets what is too much to keep.
+#[test]
+fn a_storm_of_410_on_embedded() {
+    concert_e2e::on_embedded(|server| {
+        a_storm_of_410(server, |api| {
+            let place = "/api/v1/namespaces/kube-system/configmaps";
+            let name = json!({ "name": "filler" });
+            let _exists = api.request("POST", place, Some(&json!({ "metadata": name })));
+            for round in 0..90 {
+                let data = json!({ "a": format!("{round}{}", "x".repeat(900_000)) });
+                let object = json!({ "metadata": name, "data": data });
+                let answer = api.request("PUT", &format!("{place}/filler"), Some(&object)).unwrap();
+                assert!(answer.code < 300, "{answer:?}");
+            }
+        });
+    });
+}
+
+/// The real one's etcd is compacted.
+#[test]
+fn a_storm_of_410_on_reference() {
+    let binary = match environment::kubectl().and_then(|_| environment::reference_apiserver()) {
+        Ok(binary) => binary,
+        Err(missing) => return missing.skip(),
+    };
+    // Without its cache of what was watched, which remembers more, and for longer.
+    let options = Reference::new(binary).argument("--etcd-compaction-interval=2s").argument("--watch-cache=false");
+    a_storm_of_410(&ControlPlane::reference_with(options), |_| concert_e2e::pause(Duration::from_secs(1)));
 }
 
 /// A connection that dies without a word is found out.

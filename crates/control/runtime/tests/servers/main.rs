@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod cuts;
+mod handover;
 mod network;
 
 use std::collections::BTreeMap;

@@ -1,12 +1,12 @@
-//! The same cases on a real kube-apiserver.
+//! The same cases over TCP: on a real kube-apiserver, and on ours.
 
 use std::time::Duration;
 
-use concert_e2e::{ControlPlane, on_reference_only};
+use concert_e2e::{ControlPlane, Embedded, environment};
 use concert_runtime::{Client, Source};
 use concert_world::World;
 
-use crate::{caches, clients, controllers, events, kinds, leases, managers, objects, shards, watches};
+use crate::{caches, clients, controllers, events, kinds, leases, managers, objects, secured, shards, watches};
 
 fn everything_holds(server: &ControlPlane) {
     let source = Source { kubeconfig: Some(server.kubeconfig().to_owned()), context: None };
@@ -33,7 +33,20 @@ fn everything_holds(server: &ControlPlane) {
         let took = managers::a_standby_takes_over(&client, "standby").await;
         assert!(took < Duration::from_secs(14), "before the lease would have run out: {took:?}");
         shards::replicas_share_and_leave(&client).await;
+        secured::only_those_read_who_may(&client).await;
     });
 }
 
-on_reference_only!(everything_holds);
+#[test]
+fn everything_holds_on_embedded() {
+    if let Err(missing) = environment::kubectl() {
+        return missing.skip();
+    }
+    let options = Embedded::new(environment::binary("concert")).argument("--authorization-mode=RBAC");
+    everything_holds(&ControlPlane::embedded_with(options));
+}
+
+#[test]
+fn everything_holds_on_reference() {
+    concert_e2e::on_reference(everything_holds);
+}
