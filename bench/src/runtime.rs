@@ -16,9 +16,12 @@
 //! - [`ours`]: our subject; the others are in `bench/peers`
 //! - [`peers`]: how those are built
 //! - [`process`]: starting, pinning, asking, measuring
-//! - [`workload`]: the eight
+//! - [`workload`]: the eight, and their sizes
+//! - [`rig`]: how each is carried out
+//! - [`budget`]: what is repeated in the time that there is
 //! - [`figures`]: medians, ratios, aims
 
+pub mod budget;
 pub mod figures;
 pub mod load;
 pub mod objects;
@@ -26,4 +29,5 @@ pub mod ours;
 pub mod peers;
 pub mod process;
 pub mod protocol;
+pub mod rig;
 pub mod workload;

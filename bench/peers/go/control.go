@@ -130,5 +130,22 @@ func (s *subject) kinds(ctx context.Context, count int) error {
 	if !mgr.GetCache().WaitForCacheSync(ctx) {
 		return fmt.Errorf("the cache does not sync")
 	}
+	s.mgr = mgr
+	return nil
+}
+
+// share adds so many controllers of Pods to the manager of the custom kinds: they share its informer.
+func (s *subject) share(ctx context.Context, count int) error {
+	pod := func() client.Object { return &corev1.Pod{} }
+	for number := range count {
+		err := ctrl.NewControllerManagedBy(s.mgr).Named(fmt.Sprintf("shared%d", number)).For(&corev1.Pod{}).
+			Complete(s.reconciler(s.mgr.GetClient(), pod, 0))
+		if err != nil {
+			return err
+		}
+	}
+	if !s.mgr.GetCache().WaitForCacheSync(ctx) {
+		return fmt.Errorf("the cache does not sync")
+	}
 	return nil
 }

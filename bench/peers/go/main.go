@@ -15,12 +15,14 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
 // subject is what this process has built up so far.
 type subject struct {
 	config *rest.Config
 	reader client.Reader
+	mgr    manager.Manager
 	tally  tally
 	keys   keys
 }
@@ -60,13 +62,15 @@ func (s *subject) obey(ctx context.Context, words []string) (string, error) {
 	}
 	switch words[0] {
 	case "cache":
-		count, err := s.cache(ctx, words[1], words[2] == "strip", words[3] == "index")
+		count, err := s.cache(ctx, words[1], words[2], words[3] == "strip", words[4] == "index")
 		return fmt.Sprintf("objects=%d", count), err
 	case "control":
 		count, err := s.control(ctx, number(1), number(2))
 		return fmt.Sprintf("objects=%d", count), err
 	case "kinds":
 		return fmt.Sprintf("kinds=%d", number(1)), s.kinds(ctx, number(1))
+	case "share":
+		return "", s.share(ctx, number(1))
 	case "reconciles":
 		return s.tally.report(), nil
 	case "lists":

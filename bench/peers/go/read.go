@@ -19,8 +19,8 @@ import (
 
 const nodeField = "spec.nodeName"
 
-// cache starts the informer of Pods and returns when the first list is in it.
-func (s *subject) cache(ctx context.Context, form string, strip, index bool) (int, error) {
+// cache starts the informer of Pods or ConfigMaps and returns when the first list is in it.
+func (s *subject) cache(ctx context.Context, kind, form string, strip, index bool) (int, error) {
 	options := cache.Options{}
 	if strip {
 		options.DefaultTransform = cache.TransformStripManagedFields()
@@ -29,12 +29,7 @@ func (s *subject) cache(ctx context.Context, form string, strip, index bool) (in
 	if err != nil {
 		return 0, err
 	}
-	var object client.Object = &corev1.Pod{}
-	if form == "dynamic" {
-		pod := &unstructured.Unstructured{}
-		pod.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
-		object = pod
-	}
+	object := sample(kind, form)
 	if index {
 		node := func(object client.Object) []string { return []string{object.(*corev1.Pod).Spec.NodeName} }
 		if err := pods.IndexField(ctx, object, nodeField, node); err != nil {
@@ -50,7 +45,25 @@ func (s *subject) cache(ctx context.Context, form string, strip, index bool) (in
 		return 0, fmt.Errorf("the cache does not sync")
 	}
 	s.reader = pods
+	if kind == "maps" {
+		list := &corev1.ConfigMapList{}
+		err := s.reader.List(ctx, list, client.UnsafeDisableDeepCopy)
+		return len(list.Items), err
+	}
 	return s.count(ctx, form)
+}
+
+// sample says which informer is meant.
+func sample(kind, form string) client.Object {
+	if form == "dynamic" {
+		pod := &unstructured.Unstructured{}
+		pod.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
+		return pod
+	}
+	if kind == "maps" {
+		return &corev1.ConfigMap{}
+	}
+	return &corev1.Pod{}
 }
 
 // count says how many Pods are known, without copying them.

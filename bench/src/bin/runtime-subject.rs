@@ -6,7 +6,8 @@ use concert_bench::runtime::protocol::line_of;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 fn main() -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    // The driver says how many threads there are: TOKIO_WORKER_THREADS.
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async { tokio::spawn(serve()).await? })
 }
 

@@ -1,5 +1,7 @@
 //! Medians, ratios, and whether an aim was met.
 
+mod rows;
+
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -7,6 +9,8 @@ use serde::Serialize;
 
 use super::peers::Subject;
 use crate::report::median;
+pub use rows::ROWS;
+pub(super) use rows::*;
 
 /// What is measured: a row of the table. Less is better in all of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,72 +38,6 @@ pub enum Aim {
     TimesOf(&'static str, f64),
 }
 
-/// Every row, in the order of the table.
-pub const ROWS: &[Row] = &[
-    row("cold", COLD_CPU, "µs", &[Aim::BestPeer(4.0)]),
-    row("cold", COLD_WALL, "s", &[]),
-    row("cold", RESIDENT, "B", RESIDENT_AIMS),
-    row("cold", COLLECTED, "B", &[]),
-    row("cold", COLD_PEAK, "B", &[]),
-    row("keep", KEEP_CPU, "µs", &[]),
-    row("keep", KEEP_RESIDENT, "B", &[]),
-    row("event", EVENT_CPU, "µs", &[Aim::BestPeer(4.0)]),
-    row("event", EVENT_LATENCY, "ms", &[]),
-    row("queue", QUEUE_SMALL, "µs", &[Aim::AtMost(1.0)]),
-    row("queue", QUEUE_LARGE, "µs", &[Aim::AtMost(2.0), Aim::TimesOf(QUEUE_SMALL, 2.0)]),
-    row("queue", QUEUE_REPEAT, "µs", &[]),
-    row("queue", WHOLE_SMALL, "µs", &[Aim::AtMost(5.0)]),
-    row("queue", WHOLE_MIDDLE, "µs", &[Aim::AtMost(5.0)]),
-    row("queue", WHOLE_LARGE, "µs", &[Aim::AtMost(5.0)]),
-    row("priority", LIVE_LATENCY, "ms", &[]),
-    row("priority", LAST_INITIAL, "s", &[]),
-    row("index", LIST_SHARED, "µs", &[Aim::AtMost(0.3)]),
-    row("index", LIST_COPIED, "µs", &[]),
-    row("index", GET, "µs", &[]),
-    row("relist", RELIST_CPU, "µs", &[Aim::BestPeer(8.0)]),
-    row("relist", RELIST_PEAK, "%", &[Aim::AtMost(5.0)]),
-    row("kinds", KINDS_RESIDENT, "MB", &[Aim::AtMost(100.0)]),
-    row("kinds", KINDS_CONNECTIONS, "", &[]),
-    row("kinds", KINDS_CPU, "µs", &[]),
-];
-
-pub(super) const COLD_CPU: &str = "cold sync, CPU per object";
-pub(super) const COLD_WALL: &str = "cold sync, on the wall";
-pub(super) const RESIDENT: &str = "resident per object";
-pub(super) const COLLECTED: &str = "resident per object, after a forced GC";
-pub(super) const COLD_PEAK: &str = "peak of the cold sync, per object";
-pub(super) const KEEP_CPU: &str = "managedFields kept: CPU per object";
-pub(super) const KEEP_RESIDENT: &str = "managedFields kept: resident per object";
-pub(super) const EVENT_CPU: &str = "CPU per event, 9 of 10 dropped";
-pub(super) const EVENT_LATENCY: &str = "event to reconcile, p99";
-pub(super) const QUEUE_SMALL: &str = "queue alone, 10 thousand keys, per key";
-pub(super) const QUEUE_LARGE: &str = "queue alone, 1 million keys, per key";
-pub(super) const QUEUE_REPEAT: &str = "queue alone, 10 keys 1 million times, per add";
-pub(super) const WHOLE_SMALL: &str = "whole controller, 10 thousand keys, per key";
-pub(super) const WHOLE_MIDDLE: &str = "whole controller, 100 thousand keys, per key";
-pub(super) const WHOLE_LARGE: &str = "whole controller, 1 million keys, per key";
-pub(super) const LIVE_LATENCY: &str = "live updates while starting, p99";
-pub(super) const LAST_INITIAL: &str = "last initial object done";
-pub(super) const LIST_SHARED: &str = "indexed list, per object, shared";
-pub(super) const LIST_COPIED: &str = "indexed list, per object, copied";
-pub(super) const GET: &str = "get";
-pub(super) const RELIST_CPU: &str = "relist, nothing changed, CPU per object";
-pub(super) const RELIST_PEAK: &str = "relist, peak over steady";
-pub(super) const KINDS_RESIDENT: &str = "500 kinds, 10 objects each: resident";
-pub(super) const KINDS_CONNECTIONS: &str = "500 kinds: connections";
-pub(super) const KINDS_CPU: &str = "500 kinds: CPU per event";
-
-const RESIDENT_AIMS: &[Aim] = &[
-    Aim::AtMost(8_192.0),
-    Aim::Peer(Subject::ControllerRuntime, 3.0),
-    Aim::Peer(Subject::Unstructured, 10.0),
-    Aim::Peer(Subject::KubeRs, 10.0),
-];
-
-const fn row(workload: &'static str, what: &'static str, unit: &'static str, aims: &'static [Aim]) -> Row {
-    Row { workload, what, unit, aims }
-}
-
 /// What was measured so far: by row and subject, a value for each run.
 #[derive(Clone, Debug, Default)]
 pub struct Figures(BTreeMap<(&'static str, Subject), Vec<f64>>);
@@ -113,17 +51,24 @@ pub struct Figure {
     pub least: f64,
     /// The largest.
     pub most: f64,
+    /// Of how many runs.
+    pub runs: usize,
+    /// How many times ours it is, if both were measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ratio: Option<f64>,
 }
 
 /// Whether an aim was met.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
+    /// Of what.
+    pub what: &'static str,
     /// What is wanted.
     pub aim: String,
-    /// What it is.
-    pub is: f64,
+    /// What it is; nothing if not all was measured that it takes.
+    pub is: Option<f64>,
     /// Whether that is good enough.
-    pub met: bool,
+    pub met: Option<bool>,
 }
 
 /// A row with its figures, for scripts.
@@ -137,8 +82,6 @@ pub struct Line {
     pub unit: &'static str,
     /// Of each subject that was measured.
     pub figures: BTreeMap<&'static str, Figure>,
-    /// What the issue wants, where all that it takes was measured.
-    pub aims: Vec<Verdict>,
 }
 
 impl Figures {
@@ -153,31 +96,10 @@ impl Figures {
         let values = self.0.get(&(what, subject))?;
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
         let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        Some(Figure { median: median(values.clone()), least, most })
-    }
-
-    fn judge(&self, row: &Row, aim: Aim) -> Option<Verdict> {
-        let of = |what, subject| self.get(what, subject).map(|figure| figure.median);
-        let ours = of(row.what, Subject::Ours)?;
-        let ratio = |theirs: f64, whose: &str, times: f64| {
-            let is = theirs / ours;
-            Verdict { aim: format!("{whose} at least {times} times ours"), is, met: is >= times }
-        };
-        Some(match aim {
-            Aim::AtMost(limit) => {
-                Verdict { aim: format!("ours at most {limit} {}", row.unit), is: ours, met: ours <= limit }
-            }
-            Aim::Peer(peer, times) => ratio(of(row.what, peer)?, peer.name(), times),
-            Aim::BestPeer(times) => {
-                let peers = Subject::ALL.into_iter().filter(|subject| *subject != Subject::Ours);
-                let best = peers.filter_map(|peer| of(row.what, peer)).reduce(f64::min)?;
-                ratio(best, "the best peer", times)
-            }
-            Aim::TimesOf(other, times) => {
-                let is = ours / of(other, Subject::Ours)?;
-                Verdict { aim: format!("at most {times} times \"{other}\""), is, met: is <= times }
-            }
-        })
+        let (middle, runs) = (median(values.clone()), values.len());
+        let ours = self.0.get(&(what, Subject::Ours)).filter(|_| subject != Subject::Ours);
+        let ratio = ours.map(|ours| median(ours.clone())).filter(|ours| *ours > 0.0).map(|ours| middle / ours);
+        Some(Figure { median: middle, least, most, runs, ratio })
     }
 
     /// Every row of which something was measured.
@@ -186,11 +108,40 @@ impl Figures {
         let line = |row: &Row| {
             let known = |subject: Subject| Some((subject.name(), self.get(row.what, subject)?));
             let figures: BTreeMap<_, _> = Subject::ALL.into_iter().filter_map(known).collect();
-            let aims = row.aims.iter().filter_map(|aim| self.judge(row, *aim)).collect();
             let Row { workload, what, unit, .. } = *row;
-            (!figures.is_empty()).then_some(Line { workload, what, unit, figures, aims })
+            (!figures.is_empty()).then_some(Line { workload, what, unit, figures })
         };
         ROWS.iter().filter_map(line).collect()
+    }
+
+    /// Every aim of the workloads of which something was measured.
+    #[must_use]
+    pub fn verdicts(&self) -> Vec<Verdict> {
+        let measured = |row: &&Row| self.0.keys().any(|(what, _)| *what == row.what);
+        ROWS.iter().filter(measured).flat_map(|row| row.aims.iter().map(|aim| self.judge(row, *aim))).collect()
+    }
+
+    fn judge(&self, row: &Row, aim: Aim) -> Verdict {
+        let of = |what, subject| self.get(what, subject).map(|figure| figure.median);
+        let ours = of(row.what, Subject::Ours);
+        let ratio = |theirs: Option<f64>| Some(theirs? / ours?);
+        let (text, is, limit, less_is_better) = match aim {
+            Aim::AtMost(limit) => (format!("ours at most {limit} {}", row.unit), ours, limit, true),
+            Aim::Peer(peer, times) => {
+                (format!("{} at least {times} times ours", peer.name()), ratio(of(row.what, peer)), times, false)
+            }
+            Aim::BestPeer(times) => {
+                let peers = Subject::ALL.into_iter().filter(|subject| *subject != Subject::Ours);
+                let best = peers.filter_map(|peer| of(row.what, peer)).reduce(f64::min);
+                (format!("the best peer at least {times} times ours"), ratio(best), times, false)
+            }
+            Aim::TimesOf(other, times) => {
+                let is = ours.zip(of(other, Subject::Ours)).map(|(ours, other)| ours / other);
+                (format!("ours at most {times} times \"{other}\""), is, times, true)
+            }
+        };
+        let met = is.map(|is| if less_is_better { is <= limit } else { is >= limit });
+        Verdict { what: row.what, aim: text, is, met }
     }
 }
 
@@ -200,30 +151,50 @@ fn short(value: f64) -> String {
         large if large >= 10_000.0 => format!("{:.1}k", value / 1000.0),
         large if large >= 100.0 => format!("{value:.0}"),
         middle if middle >= 10.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
+        small if small >= 0.1 || small == 0.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
     }
 }
 
-/// A table for people.
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { median, least, most, runs, ratio } = self;
+        f.write_str(&short(*median))?;
+        if *runs > 1 {
+            write!(f, " [{}..{}]", short(*least), short(*most))?;
+        }
+        ratio.map_or(Ok(()), |ratio| write!(f, " ×{ratio:.1}"))
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let met = self.met.map_or("not measured", |met| if met { "met" } else { "NOT MET" });
+        let is = self.is.map_or_else(|| "-".to_owned(), short);
+        write!(f, "{met:<13}{is:>9}   {}: {}", self.what, self.aim)
+    }
+}
+
+/// A table for people, and below it every aim.
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:<50}", "median [least..most]")?;
-        Subject::ALL.into_iter().try_for_each(|subject| write!(f, " {:>22}", subject.name()))?;
+        write!(f, "{:<64}", "median [least..most] ×ours")?;
+        Subject::ALL.into_iter().try_for_each(|subject| write!(f, " {:>27}", subject.name()))?;
         writeln!(f)?;
         for line in self.lines() {
-            write!(f, "{:<50}", format!("{}, {}", line.what, line.unit))?;
+            let unit = if line.unit.is_empty() { String::new() } else { format!(", {}", line.unit) };
+            write!(f, "{:<64}", format!("{}{unit}", line.what))?;
             for subject in Subject::ALL {
-                let cell = line.figures.get(subject.name()).map(|Figure { median, least, most }| {
-                    format!("{} [{}..{}]", short(*median), short(*least), short(*most))
-                });
-                write!(f, " {:>22}", cell.unwrap_or_else(|| "-".to_owned()))?;
+                let cell = line.figures.get(subject.name()).map_or_else(|| "-".to_owned(), Figure::to_string);
+                write!(f, " {cell:>27}")?;
             }
             writeln!(f)?;
-            for Verdict { aim, is, met } in &line.aims {
-                writeln!(f, "    {}: {aim} (is {})", if *met { "met" } else { "NOT MET" }, short(*is))?;
-            }
         }
-        Ok(())
+        let verdicts = self.verdicts();
+        if !verdicts.is_empty() {
+            writeln!(f, "\n{:<13}{:>9}   aim", "", "is")?;
+        }
+        verdicts.iter().try_for_each(|verdict| writeln!(f, "{verdict}"))
     }
 }
 
@@ -240,24 +211,45 @@ mod tests {
         figures.add(COLD_CPU, Subject::KubeRs, 200.0);
         figures.add(COLD_CPU, Subject::ControllerRuntime, 40.0);
         let line = figures.lines().remove(0);
-        assert_eq!(line.figures["ours"], Figure { median: 11.0, least: 10.0, most: 90.0 });
-        assert!(!line.aims[0].met && (line.aims[0].is - 40.0 / 11.0).abs() < 1e-9, "the best peer is judged");
-        assert!(figures.to_string().contains("NOT MET: the best peer at least 4 times ours (is 3.64)"));
+        assert_eq!(line.figures["ours"], Figure { median: 11.0, least: 10.0, most: 90.0, runs: 3, ratio: None });
+        assert_eq!(line.figures["kube typed"].ratio, Some(200.0 / 11.0));
+        let verdict = figures.verdicts().remove(0);
+        assert_eq!((verdict.met, verdict.is), (Some(false), Some(40.0 / 11.0)), "the best peer is judged");
+        let text = figures.to_string();
+        assert!(text.contains("11.0 [10.0..90.0]") && text.contains("200 ×18.2"), "{text}");
+        assert!(text.contains("NOT MET           3.64   cold sync, CPU per object: the best peer"), "{text}");
     }
 
     #[test]
-    fn what_was_not_measured_is_neither_shown_nor_judged() {
+    fn what_was_not_measured_is_not_judged_and_told() {
         let mut figures = Figures::default();
         figures.add(QUEUE_LARGE, Subject::Ours, 1.5);
-        let lines = figures.lines();
-        assert_eq!((lines.len(), lines[0].aims.len()), (1, 1), "its second aim needs the other row");
+        assert_eq!(figures.lines().len(), 1, "rows of other workloads are left out");
+        let met: Vec<Option<bool>> = figures.verdicts().into_iter().map(|verdict| verdict.met).collect();
+        assert_eq!(met, [Some(true), None], "its second aim needs the other row");
         figures.add(QUEUE_SMALL, Subject::Ours, 0.5);
-        assert!(!figures.lines()[1].aims[1].met);
+        assert_eq!(figures.verdicts().pop().and_then(|verdict| verdict.met), Some(false));
     }
 
     #[test]
     fn every_row_has_a_name_of_its_own() {
         let names: std::collections::BTreeSet<&str> = ROWS.iter().map(|row| row.what).collect();
         assert_eq!(names.len(), ROWS.len());
+    }
+
+    #[test]
+    fn every_aim_of_the_issue_is_an_aim_of_a_row() {
+        let aims = |what: &str| ROWS.iter().find(|row| row.what == what).map(|row| row.aims).unwrap_or_default();
+        assert!(aims(RESIDENT).contains(&Aim::AtMost(8_192.0)));
+        assert!(aims(DEFAULT_RESIDENT).contains(&Aim::Peer(Subject::ControllerRuntime, 3.0)));
+        assert!(aims(DEFAULT_RESIDENT).contains(&Aim::Peer(Subject::Unstructured, 10.0)));
+        assert!(aims(DEFAULT_RESIDENT).contains(&Aim::Peer(Subject::KubeRs, 10.0)));
+        assert!(aims(COLD_CPU).contains(&Aim::BestPeer(4.0)) && aims(EVENT_CPU).contains(&Aim::BestPeer(4.0)));
+        assert!(aims(RELIST_CPU).contains(&Aim::BestPeer(8.0)) && !aims(RELIST_PEAK).is_empty());
+        assert!(aims(QUEUE_SMALL).contains(&Aim::AtMost(1.0)));
+        assert!(aims(QUEUE_LARGE).contains(&Aim::TimesOf(QUEUE_SMALL, 2.0)));
+        assert!([WHOLE_SMALL, WHOLE_MIDDLE, WHOLE_LARGE].iter().all(|what| aims(what).contains(&Aim::AtMost(5.0))));
+        assert!([LIST_SHARED, LIST_BESIDE].iter().all(|what| aims(what).contains(&Aim::AtMost(0.3))));
+        assert!(aims(KINDS_RESIDENT).contains(&Aim::AtMost(100.0)));
     }
 }

@@ -1,4 +1,4 @@
-//! The objects that are served: a Pod of 10 KB, a ConfigMap of 2 KB, a custom object of 4 KB, each in any number.
+//! The objects that are served: a Pod of 10 KB, ConfigMaps of 2 KB and of 1 KB, a custom object of 4 KB, each in any number.
 //!
 //! All objects of a kind have the same text but for a few holes of fixed width (number, revision, generation, node, time of
 //! sending). What goes over the wire is therefore encoded once, and an object costs the server a copy and a few digits.
@@ -16,6 +16,8 @@ pub enum Kind {
     Pod,
     /// 2 KB of JSON.
     ConfigMap,
+    /// A ConfigMap of 1 KB: what there are most of in a cluster.
+    SmallMap,
     /// 4 KB of JSON; of the custom kind of this number.
     Custom(u32),
 }
@@ -88,7 +90,7 @@ impl Kind {
     pub fn name(self) -> String {
         match self {
             Self::Pod => "Pod".to_owned(),
-            Self::ConfigMap => "ConfigMap".to_owned(),
+            Self::ConfigMap | Self::SmallMap => "ConfigMap".to_owned(),
             Self::Custom(number) => format!("Kind{number:03}"),
         }
     }
@@ -103,7 +105,7 @@ impl Kind {
     #[must_use]
     pub fn api_version(self) -> &'static str {
         match self {
-            Self::Pod | Self::ConfigMap => "v1",
+            Self::Pod | Self::ConfigMap | Self::SmallMap => "v1",
             Self::Custom(_) => "bench.concert.dev/v1",
         }
     }
@@ -112,7 +114,7 @@ impl Kind {
     fn prefix(self) -> &'static str {
         match self {
             Self::Pod => "pod",
-            Self::ConfigMap => "map",
+            Self::ConfigMap | Self::SmallMap => "map",
             Self::Custom(_) => "item",
         }
     }
@@ -129,6 +131,7 @@ impl Kind {
         match self {
             Self::Pod => compact(include_str!("objects/pod.json")),
             Self::ConfigMap => compact(include_str!("objects/config_map.json")),
+            Self::SmallMap => compact(include_str!("objects/small_map.json")),
             Self::Custom(_) => compact(include_str!("objects/custom.json")).replace("Kind321", &self.name()),
         }
     }
@@ -136,7 +139,7 @@ impl Kind {
     fn table(self) -> Option<&'static Table> {
         match self {
             Self::Pod => Some(POD),
-            Self::ConfigMap => Some(CONFIG_MAP),
+            Self::ConfigMap | Self::SmallMap => Some(CONFIG_MAP),
             Self::Custom(_) => None,
         }
     }
@@ -376,12 +379,13 @@ mod tests {
         assert_eq!(pod["metadata"]["managedFields"].as_array().unwrap().len(), 2);
         assert!((10_300..10_500).contains(&Kind::Pod.sample().len()));
         assert!((1_900..2_100).contains(&Kind::ConfigMap.sample().len()));
+        assert!((980..1_040).contains(&Kind::SmallMap.sample().len()));
         assert!((3_900..4_100).contains(&Kind::Custom(7).sample().len()));
     }
 
     #[test]
     fn holes_are_filled_in_json() {
-        for kind in [Kind::Pod, Kind::ConfigMap, Kind::Custom(9)] {
+        for kind in [Kind::Pod, Kind::ConfigMap, Kind::SmallMap, Kind::Custom(9)] {
             let forms = kind.forms(Encoding::Json).unwrap();
             let object: Value = serde_json::from_slice(&rendered(&forms.single)).unwrap();
             let metadata = &object["metadata"];
@@ -418,7 +422,7 @@ mod tests {
 
     #[test]
     fn protobuf_says_what_json_says() {
-        for kind in [Kind::Pod, Kind::ConfigMap] {
+        for kind in [Kind::Pod, Kind::ConfigMap, Kind::SmallMap] {
             let json: Value = serde_json::from_slice(&rendered(&kind.forms(Encoding::Json).unwrap().single)).unwrap();
             let wire = rendered(&kind.forms(Encoding::Protobuf).unwrap().single);
             for text in texts(&json).into_iter().filter(|text| !text.starts_with("2026-")) {

@@ -23,7 +23,7 @@ use tally::Tally;
 pub struct Subject {
     informers: Informers,
     engine: Engine,
-    pods: Option<Pods>,
+    pods: Option<Arc<Pods>>,
     tally: Arc<Tally>,
     keys: Keys,
 }
@@ -51,22 +51,28 @@ impl Subject {
         match words.text()? {
             "cache" => {
                 // Typed and dynamic readers share one cache of bytes.
-                let (_form, strip, index) = (words.text()?, words.text()?, words.text()?);
-                let pods = Pods::cached(&self.informers, strip == "strip", index == "index").await;
-                Ok(reply.with("objects", self.pods.insert(pods).len()))
+                let (kind, _form) = (if words.text()? == "pods" { Kind::Pod } else { Kind::ConfigMap }, words.text()?);
+                let (strip, index) = (words.text()?, words.text()?);
+                let pods = Pods::cached(&self.informers, kind, strip == "strip", index == "index").await;
+                Ok(reply.with("objects", self.pods.insert(Arc::new(pods)).len()))
             }
             "control" => {
                 let (workers, micros) = (words.number()?, words.number()?);
                 let cache = control::pods(&self.engine, workers, micros, &self.tally).await?;
-                Ok(reply.with("objects", self.pods.insert(Pods::of(cache)).len()))
+                Ok(reply.with("objects", self.pods.insert(Arc::new(Pods::of(cache))).len()))
             }
+            "share" => control::share(&self.engine, words.number()?, &self.tally).await.map(|()| reply),
             "kinds" => control::kinds(&self.engine, words.number()?, &self.tally).await.map(|()| reply),
             "reconciles" => Ok(self.tally.report()),
             "lists" => {
                 let (count, nodes) = (words.number()?, words.number()?);
-                self.pods()?.lists(count, nodes).map(|returned| reply.with("returned", returned))
+                let pods = self.pods()?;
+                Ok(reply.with("returned", apart(move || pods.lists(count, nodes)).await??))
             }
-            "gets" => Ok(reply.with("found", self.pods()?.gets(words.number()?))),
+            "gets" => {
+                let (count, pods) = (words.number()?, self.pods()?);
+                Ok(reply.with("found", apart(move || pods.gets(count)).await?))
+            }
             "keys" => {
                 self.keys = Keys::new(words.number()?);
                 Ok(reply)
@@ -84,9 +90,16 @@ impl Subject {
         }
     }
 
-    fn pods(&self) -> Result<&Pods> {
-        self.pods.as_ref().context("there is no cache of Pods yet")
+    fn pods(&self) -> Result<Arc<Pods>> {
+        self.pods.clone().context("there is no cache yet")
     }
+}
+
+/// On a thread of its own: the runtime has one alone, and has to keep the cache up to date meanwhile.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    let (done, result) = tokio::sync::oneshot::channel();
+    std::thread::Builder::new().spawn(move || drop(done.send(work()))).context("cannot start a thread")?;
+    result.await.context("the thread ended without a result")
 }
 
 /// A kind of the load server.

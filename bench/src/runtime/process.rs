@@ -31,13 +31,13 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts it on one core and waits until it says that it is there.
+    /// Starts it on these cores alone and waits until it says that it is there.
     ///
     /// # Errors
     /// It cannot be started, or ends at once.
-    pub async fn start(name: &str, mut command: Command, core: usize) -> Result<Self> {
+    pub async fn start(name: &str, mut command: Command, cores: &[usize]) -> Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-        let mut child = on_core(core, || command.spawn())?.with_context(|| format!("cannot start {name}"))?;
+        let mut child = on_cores(cores, || command.spawn())?.with_context(|| format!("cannot start {name}"))?;
         let input = child.stdin.take().context("no standard input")?;
         let output = BufReader::new(child.stdout.take().context("no standard output")?).lines();
         let mut process = Self { name: name.to_owned(), child, input, output };
@@ -104,12 +104,13 @@ impl Process {
     }
 }
 
-/// Starts a child on one core: it inherits where this thread may run.
-fn on_core<T>(core: usize, start: impl FnOnce() -> T) -> Result<T> {
+/// Starts a child on these cores: it inherits where this thread may run.
+fn on_cores<T>(cores: &[usize], start: impl FnOnce() -> T) -> Result<T> {
     let before = sched_getaffinity(None).context("cannot ask which cores may be used")?;
-    let mut one = CpuSet::new();
-    one.set(core);
-    sched_setaffinity(None, &one).with_context(|| format!("cannot use core {core} alone: two cores are needed"))?;
+    let mut wanted = CpuSet::new();
+    cores.iter().for_each(|core| wanted.set(*core));
+    let set = sched_setaffinity(None, &wanted);
+    set.with_context(|| format!("cannot use the cores {cores:?} alone: two cores are needed"))?;
     let started = start();
     sched_setaffinity(None, &before).context("cannot use all cores again")?;
     Ok(started)

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DynamicObject};
@@ -13,6 +13,9 @@ use kube::runtime::controller::{Action, Config};
 use kube::runtime::reflector::Store;
 use kube::runtime::{Controller, PredicateConfig, WatchStreamExt, predicates, reflector, watcher};
 use kube::{Client, ResourceExt};
+
+/// Objects that a subscriber of a shared store may lag behind, as in kube's own examples.
+const BUFFER: usize = 128;
 
 /// What reconciles have seen.
 pub struct Tally {
@@ -97,6 +100,36 @@ async fn until(holds: impl Fn() -> bool) {
     while !holds() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// So many controllers of Pods, which share one watch and one store.
+pub async fn share(client: &Client, count: usize, tally: &Arc<Tally>) -> Result<()> {
+    let (store, writer) = reflector::store_shared(BUFFER);
+    let mut begun = Vec::new();
+    for _ in 0..count {
+        let subscriber = writer.subscribe().context("a shared store has subscribers")?;
+        let first = Arc::new(AtomicBool::new(false));
+        begun.push(Arc::clone(&first));
+        let reconcile = move |pod: Arc<Pod>, tally: Arc<Tally>| {
+            first.store(true, Ordering::Relaxed);
+            async move {
+                let sent = pod.annotations().get("bench.concert.dev/sent").and_then(|sent| sent.parse().ok());
+                tally.note(sent.unwrap_or(0));
+                Ok::<Action, Infallible>(Action::await_change())
+            }
+        };
+        let controller = Controller::for_shared_stream(subscriber, store.clone());
+        let controller = controller.with_config(Config::default().concurrency(1));
+        let run = controller.run(reconcile, |_, _, _| Action::await_change(), Arc::clone(tally));
+        tokio::spawn(run.for_each(|_| async {}));
+    }
+    let changes = watcher(Api::<Pod>::all(client.clone()), watcher::Config::default())
+        .default_backoff()
+        .modify(|pod| pod.managed_fields_mut().clear())
+        .reflect_shared(writer);
+    tokio::spawn(changes.for_each(|_| async {}));
+    until(|| begun.iter().all(|first| first.load(Ordering::Relaxed))).await;
+    Ok(())
 }
 
 /// A controller for each of so many custom kinds.

@@ -8,7 +8,7 @@ mod read;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Client;
 use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
 use kube::runtime::reflector::Store;
@@ -20,21 +20,23 @@ use control::Tally;
 struct Subject {
     client: Client,
     pods: Option<Store<Pod>>,
+    maps: Option<Store<ConfigMap>>,
     objects: Option<Store<DynamicObject>>,
     tally: Arc<Tally>,
     keys: queue::Keys,
 }
 
 fn main() -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    // The driver says how many threads there are: TOKIO_WORKER_THREADS.
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async { tokio::spawn(serve()).await? })
 }
 
 async fn serve() -> Result<()> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = Client::try_default().await.context("KUBECONFIG does not lead to a server")?;
-    let (pods, objects, tally, keys) = (None, None, Arc::default(), queue::Keys::default());
-    let mut subject = Subject { client, pods, objects, tally, keys };
+    let keys = queue::Keys::default();
+    let mut subject = Subject { client, pods: None, maps: None, objects: None, tally: Arc::default(), keys };
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     println!("ok");
     while let Some(line) = lines.next_line().await? {
@@ -55,13 +57,19 @@ impl Subject {
             word.parse().with_context(|| format!("word {at} of \"{line}\" is not a number"))
         };
         match words.as_slice() {
-            ["cache", "typed", strip, _index] => {
+            ["cache", "maps", "typed", strip, _index] => {
+                let store = read::cached(Api::<ConfigMap>::all(self.client.clone()), (), *strip == "strip").await?;
+                let count = store.len();
+                self.maps = Some(store);
+                Ok(format!("objects={count}"))
+            }
+            ["cache", "pods", "typed", strip, _index] => {
                 let store = read::cached(Api::<Pod>::all(self.client.clone()), (), *strip == "strip").await?;
                 let count = store.len();
                 self.pods = Some(store);
                 Ok(format!("objects={count}"))
             }
-            ["cache", "dynamic", strip, _index] => {
+            ["cache", "pods", "dynamic", strip, _index] => {
                 let resource = ApiResource::erase::<Pod>(&());
                 let api = Api::<DynamicObject>::all_with(self.client.clone(), &resource);
                 let store = read::cached(api, resource, *strip == "strip").await?;
@@ -79,12 +87,19 @@ impl Subject {
                 control::kinds(&self.client, number(1)?, &self.tally).await?;
                 Ok(format!("kinds={}", number(1)?))
             }
+            ["share", ..] => {
+                control::share(&self.client, number(1)?, &self.tally).await?;
+                Ok(String::new())
+            }
             ["reconciles"] => Ok(self.tally.report()),
             ["lists", _, _, "shared"] => {
-                let pods = self.pods.as_ref().context("no cache")?;
-                Ok(format!("returned={}", read::lists(pods, number(1)?, number(2)?)))
+                let (pods, count, nodes) = (self.pods.clone().context("no cache")?, number(1)?, number(2)?);
+                Ok(format!("returned={}", apart(move || read::lists(&pods, count, nodes)).await?))
             }
-            ["gets", _] => Ok(format!("found={}", read::gets(self.pods.as_ref().context("no cache")?, number(1)?))),
+            ["gets", _] => {
+                let (pods, count) = (self.pods.clone().context("no cache")?, number(1)?);
+                Ok(format!("found={}", apart(move || read::gets(&pods, count)).await?))
+            }
             ["keys", _] => {
                 self.keys = queue::Keys::new(number(1)?);
                 Ok(String::new())
@@ -95,10 +110,21 @@ impl Subject {
                 }
                 Ok(String::new())
             }
+            ["repeat", ..] => {
+                self.keys.repeat(number(1)?, number(2)?).await?;
+                Ok(String::new())
+            }
             ["collect" | "check"] => Ok(String::new()),
             _ => Err(anyhow!("unsupported: {line}")),
         }
     }
+}
+
+/// On a thread of its own: the runtime has one alone, and has to keep the store up to date meanwhile.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    let (done, result) = tokio::sync::oneshot::channel();
+    std::thread::Builder::new().spawn(move || drop(done.send(work())))?;
+    Ok(result.await?)
 }
 
 /// A custom kind of the load server.

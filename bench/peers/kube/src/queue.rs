@@ -2,9 +2,11 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use futures::{StreamExt, stream};
+use futures::{Stream, StreamExt, stream};
 use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::controller::{Action, Config, ReconcileReason, ReconcileRequest, applier};
 use kube::runtime::reflector::{ObjectRef, Store, store::Writer};
@@ -12,6 +14,8 @@ use kube::runtime::watcher::Event;
 
 /// So many keys at a time, as the other subjects.
 const WORKERS: u16 = 10;
+/// An applier that gives nothing for so long has nothing left.
+const QUIET: Duration = Duration::from_millis(100);
 
 /// Keys, and the store of small objects that the applier looks them up in.
 #[derive(Default)]
@@ -39,19 +43,42 @@ impl Keys {
 
     /// Adds all keys at once, and returns when each has been reconciled.
     pub async fn pass(&self) -> Result<()> {
+        let all = self.reconciled(self.keys.iter())?.take(self.keys.len());
+        let count = all.filter(|reconciled| futures::future::ready(*reconciled)).count().await;
+        ensure!(count == self.keys.len(), "only {count} of {} keys were reconciled", self.keys.len());
+        Ok(())
+    }
+
+    /// Adds a few keys again and again while they are reconciled, and returns when nothing is left to do.
+    pub async fn repeat(&self, few: usize, adds: usize) -> Result<()> {
+        let added = AtomicUsize::new(0);
+        let keys = self.keys.iter().take(few).cycle().take(adds).inspect(|_| {
+            added.fetch_add(1, Ordering::Relaxed);
+        });
+        let mut reconciled = std::pin::pin!(self.reconciled(keys)?);
+        loop {
+            let next = tokio::time::timeout(QUIET, reconciled.next()).await;
+            if next.is_err() && added.load(Ordering::Relaxed) == adds {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether each went well that the applier was asked for.
+    fn reconciled<'a>(
+        &'a self,
+        keys: impl Iterator<Item = &'a ObjectRef<DynamicObject>> + 'a,
+    ) -> Result<impl Stream<Item = bool> + 'a> {
         let store = self.store.clone().context("there are no keys")?;
         let request = |obj_ref: &ObjectRef<DynamicObject>| {
             Ok::<_, Infallible>(ReconcileRequest { obj_ref: obj_ref.clone(), reason: ReconcileReason::Unknown })
         };
         // An applier whose requests end forgets those that it has not begun: they must seem to go on.
-        let requests = stream::iter(self.keys.iter().map(request)).chain(stream::pending());
+        let requests = stream::iter(keys.map(request)).chain(stream::pending());
         let reconcile = |_, ()| futures::future::ready(Ok::<Action, Infallible>(Action::await_change()));
         let reconcile = move |object: Arc<DynamicObject>, _: Arc<()>| reconcile(object, ());
         let config = Config::default().concurrency(WORKERS);
         let ended = applier(reconcile, |_, _, _| Action::await_change(), Arc::new(()), store, requests, config);
-        let all = ended.take(self.keys.len());
-        let count = all.filter(|ended| futures::future::ready(ended.is_ok())).count().await;
-        ensure!(count == self.keys.len(), "only {count} of {} keys were reconciled", self.keys.len());
-        Ok(())
+        Ok(ended.map(|ended| ended.is_ok()))
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use bytes::Bytes;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::AbortHandle;
 
 use crate::runtime::objects::{Encoding, FIRST_REVISION, Forms, Kind, Version};
 use crate::runtime::protocol::Reply;
@@ -24,18 +25,43 @@ pub enum Content {
         /// Over how many nodes.
         nodes: u32,
     },
-    /// ConfigMaps.
+    /// ConfigMaps of 2 KB, or of 1 KB.
     Maps {
         /// How many.
         count: u32,
+        /// Of which size.
+        kind: Kind,
     },
-    /// Custom kinds.
+    /// Custom kinds, and Pods beside them.
     Kinds {
         /// How many kinds.
         kinds: u32,
         /// How many objects of each.
         count: u32,
+        /// How many Pods.
+        pods: u32,
     },
+}
+
+/// Of which kinds objects are changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// Of all, in turns.
+    All,
+    /// Pods.
+    Pods,
+    /// Custom kinds, in turns.
+    Custom,
+}
+
+impl Which {
+    fn names(self, kind: Kind) -> bool {
+        match self {
+            Self::All => true,
+            Self::Pods => kind == Kind::Pod,
+            Self::Custom => matches!(kind, Kind::Custom(_)),
+        }
+    }
 }
 
 /// The server's state.
@@ -49,6 +75,8 @@ pub struct Site {
     pub(super) watches: AtomicUsize,
     /// Connections that are open.
     pub(super) connections: AtomicUsize,
+    /// What changes objects beside the lines of the driver.
+    writer: Mutex<Option<AbortHandle>>,
 }
 
 /// The objects of a kind.
@@ -78,12 +106,15 @@ impl Site {
     /// Holds this and nothing else. Who watches is cut off.
     pub fn hold(&self, content: Content) {
         let revision = self.next_revision();
-        let (kinds, count, nodes) = match content {
-            Content::Pods { count, nodes } => (vec![Kind::Pod], count, nodes),
-            Content::Maps { count } => (vec![Kind::ConfigMap], count, 1),
-            Content::Kinds { kinds, count } => ((0..kinds).map(Kind::Custom).collect(), count, 1),
+        let (kinds, nodes): (Vec<(Kind, u32)>, u32) = match content {
+            Content::Pods { count, nodes } => (vec![(Kind::Pod, count)], nodes),
+            Content::Maps { count, kind } => (vec![(kind, count)], 1),
+            Content::Kinds { kinds, count, pods } => {
+                let custom = (0..kinds).map(|number| (Kind::Custom(number), count));
+                (custom.chain((pods > 0).then_some((Kind::Pod, pods))).collect(), 1)
+            }
         };
-        let collections = kinds.into_iter().map(|kind| {
+        let collections = kinds.into_iter().map(|(kind, count)| {
             let object = |number| Version { number, revision, generation: 0, node: number % nodes.max(1), sent: 0 };
             let state = State { objects: (0..count).map(object).collect(), floor: 0, watchers: Vec::new() };
             (collection_path(kind), Arc::new(Collection::new(kind, state)))
@@ -108,15 +139,23 @@ impl Site {
         self.collections.read().unwrap_or_else(PoisonError::into_inner).values().map(|c| c.kind).collect()
     }
 
-    /// Changes one object, the one whose turn it is, and tells who watches.
-    pub fn change(&self, turn: u64, spec: bool) {
+    /// Changes one object of the kinds that `which` names, the one whose turn it is, and tells who watches.
+    pub fn change(&self, which: Which, turn: u64, spec: bool) {
         let collections = self.collections.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(collection) = collections.values().nth((turn % collections.len().max(1) as u64) as usize) else {
-            return;
-        };
-        let turn = turn / collections.len() as u64;
+        let mut named = collections.values().filter(|collection| which.names(collection.kind));
+        let count = named.clone().count().max(1) as u64;
+        let Some(collection) = named.nth((turn % count) as usize) else { return };
+        let turn = turn / count;
         let number = (turn * STRIDE % collection.len().max(1) as u64) as usize;
         collection.change(number, self.next_revision(), spec);
+    }
+
+    /// From now on this changes objects, and what did before does not any more.
+    pub(super) fn write(&self, writer: Option<AbortHandle>) {
+        let mut current = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(before) = std::mem::replace(&mut *current, writer) {
+            before.abort();
+        }
     }
 
     /// Ends every watch with 410.

@@ -42,6 +42,16 @@ pub(super) async fn pods(engine: &Engine, workers: usize, micros: u64, tally: &A
     Ok(cache)
 }
 
+/// So many controllers of Pods, which share one cache.
+pub(super) async fn share(engine: &Engine, count: u32, tally: &Arc<Tally>) -> Result<()> {
+    for number in 0..count {
+        let look = Look { tally: Arc::clone(tally), work: Duration::ZERO };
+        engine.add(Controller::builder(format!("shared-{number}")).for_(resource(Kind::Pod)).run(look)?)?;
+    }
+    engine.informers().cache(resource(Kind::Pod)).synced().await;
+    Ok(())
+}
+
 /// A controller for each of so many custom kinds.
 pub(super) async fn kinds(engine: &Engine, count: u32, tally: &Arc<Tally>) -> Result<()> {
     tally.begin();

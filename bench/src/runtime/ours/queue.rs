@@ -16,6 +16,8 @@ use crate::runtime::objects::Kind;
 /// So many keys at a time, as with the other subjects.
 const WORKERS: usize = 10;
 const NAME: &str = "keys";
+/// Adds of the same few keys between two times that they are taken.
+const BETWEEN: usize = 100;
 
 /// Keys, made before anything is measured.
 #[derive(Debug, Default)]
@@ -50,6 +52,9 @@ impl Keys {
         for at in 0..adds {
             if let Some(key) = self.0.get(at % few.max(1)) {
                 queue.add(key.clone(), priority::EVENT, "added", tick(at));
+            }
+            if at % BETWEEN == 0 {
+                drain(&mut queue, at);
             }
         }
         drain(&mut queue, adds);

@@ -1,4 +1,4 @@
-//! A cache of Pods, and reading it.
+//! A cache of Pods (or of ConfigMaps), and reading it.
 
 use anyhow::{Context, Result};
 use concert_api::{Object, ObjectKey};
@@ -16,12 +16,12 @@ pub(super) struct Pods {
 
 impl Pods {
     /// Starts the watch; gives the cache when the first list is in it.
-    pub(super) async fn cached(informers: &Informers, strip: bool, index: bool) -> Self {
+    pub(super) async fn cached(informers: &Informers, kind: Kind, strip: bool, index: bool) -> Self {
         let kept = KindSettings { managed_fields: true, ..KindSettings::default() };
         let keeping =
             || Informers::narrowed(informers.client().clone(), Narrowing { defaults: kept, ..Narrowing::default() });
         let informers = if strip { informers.clone() } else { keeping() };
-        let cache = informers.cache(resource(Kind::Pod));
+        let cache = informers.cache(resource(kind));
         let nodes = index.then(|| cache.index(node));
         cache.synced().await;
         Self { cache, nodes }
