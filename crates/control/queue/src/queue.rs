@@ -1,6 +1,7 @@
 //! The queue itself.
 //!
-//! Entries lie in a slab; a hash table leads from a key to its entry. Keys that are ready hang in two chains through
+//! Entries lie in a slab; a hash table leads from a key to its entry, and knows enough of the key's hash to grow and to
+//! pass over other keys without a look at their entries, which with many keys are far away. Keys that are ready hang in two chains through
 //! their entries: one per priority (who is next) and one for all (who is ready longest). Taking a key out of a chain
 //! touches its neighbours only, so nothing stale is ever left behind. Only keys that wait for a time are sorted.
 
@@ -81,10 +82,24 @@ enum Place {
     Again,
 }
 
+/// Leads to an entry.
+#[derive(Clone, Copy, Debug)]
+struct Lead {
+    hash: u32,
+    slot: u32,
+}
+
+impl Lead {
+    /// What the table goes by: its low bits say where to look, its high bits tell neighbours apart.
+    fn spread(hash: u32) -> u64 {
+        u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Entry<K> {
     key: K,
-    hash: u64,
+    hash: u32,
     reason: &'static str,
     time: Duration,
     /// Until when the last failure makes it wait.
@@ -123,7 +138,7 @@ impl<K> Chained<Entry<K>> for ByAge {
 pub struct Queue<K> {
     settings: Settings,
     entries: Slab<Entry<K>>,
-    slots: HashTable<u32>,
+    leads: HashTable<Lead>,
     hasher: DefaultHashBuilder,
     levels: BTreeMap<i32, Chain>,
     /// All ready keys, in the order they became so. A raised priority does not make a key younger.
@@ -148,7 +163,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         Self {
             settings,
             entries: Slab::new(),
-            slots: HashTable::new(),
+            leads: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
             levels: BTreeMap::new(),
             ages: Chain::default(),
@@ -170,8 +185,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         let keys = keys.into_iter();
         let (least, _) = keys.size_hint();
         self.entries.reserve(least);
-        let entries = &self.entries;
-        self.slots.reserve(least, |slot| entries[*slot as usize].hash);
+        self.leads.reserve(least, |lead| Lead::spread(lead.hash));
         keys.for_each(|key| self.add(key, priority, reason, now));
     }
 
@@ -181,7 +195,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     }
 
     fn add_at(&mut self, key: K, priority: i32, reason: &'static str, at: Duration, now: Duration) {
-        let hash = self.hasher.hash_one(&key);
+        let hash = self.hash(&key);
         match self.find(hash, &key) {
             Some(slot) => self.add_again(slot, priority, reason, at, now),
             None => {
@@ -191,15 +205,20 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         }
     }
 
-    fn find(&self, hash: u64, key: &K) -> Option<u32> {
-        self.slots.find(hash, |slot| self.entries[*slot as usize].key == *key).copied()
+    fn hash(&self, key: &K) -> u32 {
+        (self.hasher.hash_one(key) >> 32) as u32
+    }
+
+    fn find(&self, hash: u32, key: &K) -> Option<u32> {
+        let is_it = |lead: &Lead| lead.hash == hash && self.entries[lead.slot as usize].key == *key;
+        self.leads.find(Lead::spread(hash), is_it).map(|lead| lead.slot)
     }
 
     fn slot(&self, key: &K) -> Option<u32> {
-        self.find(self.hasher.hash_one(key), key)
+        self.find(self.hash(key), key)
     }
 
-    fn insert(&mut self, key: K, hash: u64, priority: i32, reason: &'static str) -> u32 {
+    fn insert(&mut self, key: K, hash: u32, priority: i32, reason: &'static str) -> u32 {
         let slot = self.entries.insert(Entry {
             key,
             hash,
@@ -217,8 +236,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             in_flight: false,
         });
         let slot = u32::try_from(slot).expect("fewer than four thousand million keys fit in memory");
-        let entries = &self.entries;
-        self.slots.insert_unique(hash, slot, |slot| entries[*slot as usize].hash);
+        self.leads.insert_unique(Lead::spread(hash), Lead { hash, slot }, |lead| Lead::spread(lead.hash));
         slot
     }
 
@@ -415,12 +433,12 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     fn remove(&mut self, slot: u32) {
         let entry = self.entries.remove(slot as usize);
-        if let Ok(found) = self.slots.find_entry(entry.hash, |other| *other == slot) {
+        if let Ok(found) = self.leads.find_entry(Lead::spread(entry.hash), |lead| lead.slot == slot) {
             found.remove();
         }
         if self.entries.is_empty() && self.entries.capacity() > KEPT_ENTRIES {
             self.entries = Slab::new();
-            self.slots = HashTable::new();
+            self.leads = HashTable::new();
         }
     }
 
