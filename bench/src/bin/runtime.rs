@@ -90,7 +90,7 @@ async fn run(args: &Args) -> Result<End> {
     let scratch = std::env::temp_dir().join(format!("concert-bench-{}", std::process::id()));
     std::fs::create_dir_all(&scratch).context("cannot make a directory for the kubeconfig")?;
     let size = if args.full { Size::FULL } else { Size::SHORT }.with_objects(args.objects);
-    let programs = if subjects == [Subject::Ours] { Programs::default() } else { Programs::build() };
+    let programs = Programs::build(&subjects);
     let complete = subjects.iter().all(|subject| programs.of(*subject).is_ok_and(|program| program.is_some()));
     let mut rig = Rig::start(scratch.join("kubeconfig"), programs, size).await?;
     rig.check().await?;

@@ -58,13 +58,17 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Builds the peers. What cannot be built is told and left out.
+    /// Builds the peers among these subjects. What cannot be built is told and left out.
     #[must_use]
-    pub fn build() -> Self {
-        let told = |what: &str, built: Result<PathBuf>| {
+    pub fn build(subjects: &[Subject]) -> Self {
+        let told = |what: &str, of: [Subject; 2], build: fn() -> Result<PathBuf>| {
+            let built = subjects.iter().any(|subject| of.contains(subject)).then(build)?;
             built.inspect_err(|error| eprintln!("{what} is left out: {error:#}")).ok()
         };
-        Self { kube: told("kube-rs", kube()), go: told("controller-runtime", go()) }
+        Self {
+            kube: told("kube-rs", [Subject::KubeRs, Subject::Dynamic], kube),
+            go: told("controller-runtime", [Subject::ControllerRuntime, Subject::Unstructured], go),
+        }
     }
 
     /// The program of a subject; `None` if it is left out.

@@ -15,7 +15,7 @@ impl Rig {
     pub(super) async fn queue(&mut self, subject: Subject, process: &mut Process) -> Result<()> {
         self.load.ask("maps 0").await?;
         let ours = subject == Subject::Ours;
-        let mut sizes = vec![(10_000, if ours { 300 } else { 20 }, figures::QUEUE_SMALL, figures::WHOLE_SMALL)];
+        let mut sizes = vec![(10_000, if ours { 200 } else { 20 }, figures::QUEUE_SMALL, figures::WHOLE_SMALL)];
         if self.size.patient || subject != Subject::KubeRs {
             sizes.push((1_000_000, if ours { 3 } else { 1 }, figures::QUEUE_LARGE, figures::WHOLE_LARGE));
         }

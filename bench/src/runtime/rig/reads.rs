@@ -30,7 +30,7 @@ impl Rig {
         let all = self.size.lists;
         match subject {
             Subject::Ours => (all, all * 5),
-            Subject::ControllerRuntime | Subject::Unstructured => (all / 20, all / 5),
+            Subject::ControllerRuntime | Subject::Unstructured => (all / 40, all / 10),
             Subject::KubeRs | Subject::Dynamic => (all / 1_000, all * 5),
         }
     }
