@@ -38,6 +38,13 @@ struct Waiting {
     look_again: Duration,
 }
 
+/// How far making it got.
+enum Made {
+    All,
+    /// A StatefulSet of its name is being deleted, and has to go first.
+    NotYet,
+}
+
 impl Operator {
     /// Adds the operator to a process: its kind, what it owns, and what it depends on.
     ///
@@ -92,7 +99,7 @@ impl Operator {
     }
 
     /// Makes what the database is made of, and keeps it so.
-    async fn make(&self, request: &Request, database: &Database) -> Result<(), ReconcileError> {
+    async fn make(&self, request: &Request, database: &Database) -> Result<Made, ReconcileError> {
         let (namespace, name) = (&*request.key.namespace, &*request.key.name);
         let sets = self.sets.within(request);
         let owner = Owner::of(database);
@@ -102,6 +109,7 @@ impl Operator {
                 set_owner(&mut set, &owner, Ownership::Controller)?;
                 sets.create(&set).await?;
             }
+            Some(set) if set.metadata.deletion_timestamp.is_some() => return Ok(Made::NotYet),
             Some(set) => self.keep(&sets, &request.key, &set, database).await?,
         }
         // Server-side apply: these fields are ours, and what we no longer say is removed.
@@ -113,7 +121,7 @@ impl Operator {
         if !self.is_applied(&request.key, &service) {
             self.services.within(request).apply(&service, true).await?;
         }
-        Ok(())
+        Ok(Made::All)
     }
 
     /// Whether the Service says already what we would apply.
@@ -215,7 +223,15 @@ impl Reconciler for Operator {
                 self.tell(request, database, DatabaseStatus { phase: Phase::Failed, message, neighbours }).await?;
                 return Err(ReconcileError::terminal(error));
             }
-            made => made?,
+            Err(error) => return Err(error),
+            Ok(Made::NotYet) => {
+                let message = "waiting for the old StatefulSet to go".to_owned();
+                let neighbours = self.neighbours(namespace).await?;
+                self.tell(request, database, DatabaseStatus { phase: Phase::Pending, message, neighbours }).await?;
+                // A moment, usually: at once, and then less and less often.
+                return Ok(Outcome::Backoff);
+            }
+            Ok(Made::All) => {}
         }
         let (message, neighbours) = ("all it is made of is there".to_owned(), self.neighbours(namespace).await?);
         self.tell(request, database, DatabaseStatus { phase: Phase::Running, message, neighbours }).await?;

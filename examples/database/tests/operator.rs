@@ -86,6 +86,15 @@ fn a_database_comes_changes_and_goes(server: &ControlPlane) {
     shows(server, "statefulset/orders", "{.spec.replicas} {.spec.template.spec.containers[0].image}", "3 db:2");
     kubectl.ok(&["delete", "statefulset", "orders", "--cascade=background"]);
     shows(server, "statefulset/orders", "{.spec.replicas}", "3");
+
+    // What has to go first is waited for.
+    let held = r#"{"metadata":{"finalizers":["example.concert.dev/held"]}}"#;
+    kubectl.ok(&["patch", "statefulset", "orders", "--type=merge", "--patch", held]);
+    kubectl.ok(&["delete", "statefulset", "orders", "--wait=false"]);
+    shows(server, "database/orders", "{.status.message}", "waiting for the old StatefulSet");
+    kubectl.ok(&["patch", "statefulset", "orders", "--type=merge", "--patch", r#"{"metadata":{"finalizers":null}}"#]);
+    shows(server, "database/orders", "{.status.phase}", "Running");
+
     kubectl.ok(&["label", "service", "orders", "database=stolen", "--overwrite"]);
     shows(server, "service/orders", "{.metadata.labels.database}", "orders");
 

@@ -47,4 +47,4 @@ mod sync;
 pub use desk::{Call, Desk, Ending, Landed};
 pub use intake::Intake;
 pub use limiter::{Backoff, RateLimiter};
-pub use queue::{Outcome, Queue, Settings, Taken};
+pub use queue::{Listed, Outcome, Queue, Settings, Taken, Whereabouts};

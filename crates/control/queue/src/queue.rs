@@ -6,6 +6,7 @@
 //! touches its neighbours only, so nothing stale is ever left behind. Only keys that wait for a time are sorted.
 
 mod chain;
+mod listed;
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hash};
@@ -16,6 +17,7 @@ use slab::Slab;
 
 use crate::limiter::Backoff;
 use chain::{Chain, Chained, Link};
+pub use listed::{Listed, Whereabouts};
 
 #[cfg(test)]
 mod tests;

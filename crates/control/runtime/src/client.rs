@@ -11,6 +11,7 @@ mod error;
 mod gate;
 mod lanes;
 mod limit;
+mod names;
 mod retry;
 mod settings;
 
@@ -42,6 +43,7 @@ use crate::resource::{Resource, escape};
 use crate::scope::Form;
 use ask::Ask;
 use gate::GateLayer;
+use names::Names;
 use settings::Settings;
 
 /// How long a request may take, its answer included.
@@ -58,6 +60,8 @@ pub struct Client {
     kube: kube::Client,
     world: World,
     settings: Arc<Settings>,
+    /// Finds the server.
+    names: Names,
     /// Whether this server has to be asked for lists page by page: known once for all who ask it.
     in_pages: Arc<AtomicBool>,
     /// What the server has warned of already.
@@ -140,13 +144,15 @@ impl Client {
     /// No cluster is named, or its configuration is wrong. Whether it answers is not tried.
     pub async fn connect(source: &Source, world: World) -> Result<Self, ConnectError> {
         let (config, origin) = connect::find(source, &connect::Surroundings::of_this_process()).await?;
-        let kube = connect::client(&config, &origin, &world)?;
-        Ok(Self::assemble(kube, world, config.cluster_url.authority().map(ToString::to_string).unwrap_or_default()))
+        let names = Names::default();
+        let kube = connect::client(&config, &origin, &world, &names)?;
+        let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
+        Ok(Self { names, ..Self::assemble(kube, world, host) })
     }
 
     fn assemble(kube: kube::Client, world: World, host: String) -> Self {
         let settings = Arc::new(Settings::new(host));
-        Self { kube, world, settings, in_pages: Arc::default(), warnings: Arc::default() }
+        Self { kube, world, settings, names: Names::default(), in_pages: Arc::default(), warnings: Arc::default() }
     }
 
     /// The world it acts in.

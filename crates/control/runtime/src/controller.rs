@@ -1,6 +1,7 @@
 //! A controller: what it listens to, and what it does about it.
 
 mod builder;
+mod keys;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use builder::Builder;
+pub use keys::QueuedKey;
 
 use crate::cache::{CacheState, Informers};
 use crate::engine::{Election, KeyFilter, Term};
@@ -327,6 +329,8 @@ pub(crate) trait AnyLive: Any + Send + Sync {
     /// How many keys are ready, and how many wait.
     fn depth(&self) -> (usize, usize);
     fn oldest(&self) -> Option<Duration>;
+    /// The first keys that it works on, or will.
+    fn keys(&self, limit: usize) -> Vec<QueuedKey>;
     /// What the mappings that may take their time have not done yet.
     fn backlogs(&self) -> Vec<(String, Backlog)>;
     /// Has all that is known start turns of these keys.
@@ -361,6 +365,10 @@ impl<K: Key> AnyLive for Live<K> {
 
     fn oldest(&self) -> Option<Duration> {
         self.intake.look(|desk, now| desk.queue().oldest(now))
+    }
+
+    fn keys(&self, limit: usize) -> Vec<QueuedKey> {
+        keys::keys(&self.intake, limit)
     }
 
     fn backlogs(&self) -> Vec<(String, Backlog)> {

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::cache::{CacheState, Informers};
-use crate::controller::{AnyLive, Controller, ControllerDefaults, ControllerError, Handle, Live, Warm};
+use crate::controller::{AnyLive, Controller, ControllerDefaults, ControllerError, Handle, Live, QueuedKey, Warm};
 use crate::metrics::Metrics;
 use crate::rbac::Rules;
 use crate::reconciler::Key;
@@ -346,6 +346,14 @@ impl Engine {
             }
         };
         running.into_iter().map(look).collect()
+    }
+
+    /// The first keys that a controller works on, or will: those in flight, then those that are ready in the order in which
+    /// workers take them, then those that wait. `None` if there is no such controller.
+    #[must_use]
+    pub fn keys(&self, controller: &str, limit: usize) -> Option<Vec<QueuedKey>> {
+        let live = self.state().controllers.get(controller).map(|running| Arc::clone(&running.live));
+        live.map(|live| live.keys(limit))
     }
 
     /// What its controllers have to be allowed.

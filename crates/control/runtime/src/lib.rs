@@ -72,6 +72,8 @@ pub mod cache;
 pub mod client;
 pub mod cluster;
 pub mod controller;
+#[cfg(feature = "debug")]
+mod debug;
 pub mod engine;
 pub mod events;
 mod floors;
@@ -100,8 +102,8 @@ pub use cache::{
 pub use client::{ApiError, Client, ConnectError, FieldValidation, Listing, Preconditions, Selection, Source};
 pub use cluster::{Cluster, ClusterError, Clusters, Mapper};
 pub use concert_derive::Apply;
-pub use concert_queue::{Backoff, Outcome, RateLimiter, limiter, priority};
-pub use controller::{BuildError, Controller, ControllerDefaults, ControllerError, Handle, Panics};
+pub use concert_queue::{Backoff, Outcome, RateLimiter, Whereabouts, limiter, priority};
+pub use controller::{BuildError, Controller, ControllerDefaults, ControllerError, Handle, Panics, QueuedKey};
 pub use engine::{ControllerState, Engine, EngineError};
 pub use events::{EventKind, Recorder};
 pub use lease::{Lease, LeaseError, LeaseSettings, Standing};
@@ -114,7 +116,7 @@ pub use objects::{
 pub use reconciler::{Key, ReconcileError, Reconciler, Request, reconcile_fn, reconcile_keys_fn};
 pub use resource::Resource;
 pub use scope::{Form, Namespaces, Part, Place, Scope};
-pub use serve::{CertificateFiles, Endpoint, Probes, Security, ServeError};
+pub use serve::{CertificateFiles, Endpoint, Page, Probes, Security, ServeError, Visit};
 pub use shards::{ShardSettings, Shards};
 pub use source::{Backlog, Channel, EventSource, Sink, Watching};
 pub use tasks::TaskGroup;

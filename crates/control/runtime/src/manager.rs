@@ -41,7 +41,7 @@ use crate::events::{Recorder, Teller};
 use crate::lease::Standing;
 use crate::metrics::Metrics;
 use crate::reconciler::Key;
-use crate::serve::Probes;
+use crate::serve::{Pages, Probes, Shelf};
 use crate::shards::Shards;
 use house::{Board, CONTROLLERS, House};
 use runnable::Component;
@@ -57,6 +57,8 @@ struct Parts {
     engine: Engine,
     metrics: Metrics,
     probes: Probes,
+    /// Pages beside the metrics.
+    shelf: Shelf,
     shards: Option<Shards>,
     standing: watch::Sender<Standing>,
     board: Arc<Board>,
@@ -69,6 +71,7 @@ impl Manager {
     #[must_use]
     pub fn new(client: Client, settings: ManagerSettings) -> Self {
         let metrics = Metrics::new();
+        let metrics = if settings.request_histograms { metrics.with_request_histograms() } else { metrics };
         let (cluster, teller) = Cluster::new("", client, settings.caches.clone(), &metrics, &settings.name);
         let clusters = Clusters::new(&settings.name, metrics.clone());
         let engine = Engine::new(cluster.informers().clone(), metrics.clone());
@@ -84,6 +87,7 @@ impl Manager {
             engine,
             metrics,
             probes: Probes::default(),
+            shelf: Shelf::default(),
             shards,
             standing: watch::Sender::default(),
             board: Arc::default(),
@@ -195,6 +199,12 @@ impl Manager {
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
+    }
+
+    /// Shows pages of one's own on the metrics endpoint, at `path` and below; those who may not see metrics do not see them.
+    /// Replaces what was there, but never `/metrics`.
+    pub fn show(&self, path: &str, pages: impl Pages) {
+        self.0.shelf.put(path, pages);
     }
 
     /// Its health and readiness checks.

@@ -3,13 +3,16 @@
 //! There is no global: a [`Metrics`] is made by whoever starts the process and given to what counts. Every label
 //! value that can be foreseen begins at zero.
 
+pub(crate) mod exposition;
 mod house;
 mod mailboxes;
+mod process;
+mod requests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabelSet, text};
@@ -21,6 +24,8 @@ use prometheus_client::registry::{Metric, Registry};
 
 use house::HouseFamilies;
 use mailboxes::MailboxFamilies;
+use process::Process;
+pub(crate) use requests::RequestDetails;
 
 /// controller-runtime's buckets of reconcile times, in seconds.
 const RECONCILE_BUCKETS: [f64; 40] = [
@@ -125,6 +130,8 @@ struct Inner {
     families: Families,
     house: HouseFamilies,
     mailboxes: MailboxFamilies,
+    /// Only if they were asked for.
+    details: OnceLock<Arc<RequestDetails>>,
 }
 
 /// The metrics of a process. Cheap to clone.
@@ -132,11 +139,24 @@ struct Inner {
 pub struct Metrics(Arc<Inner>);
 
 fn reconcile_histogram() -> Histogram {
-    Histogram::new(RECONCILE_BUCKETS)
+    histogram(RECONCILE_BUCKETS)
 }
 
 fn queue_histogram() -> Histogram {
-    Histogram::new(QUEUE_BUCKETS)
+    histogram(QUEUE_BUCKETS)
+}
+
+/// With buckets of its own choice besides these: controller-runtime's settings.
+#[cfg(feature = "native-histograms")]
+fn histogram(buckets: impl IntoIterator<Item = f64>) -> Histogram {
+    use prometheus_client::metrics::histogram::NativeHistogramConfig;
+    let native = NativeHistogramConfig::new(1.1).max_buckets(100).min_reset_duration(Duration::from_secs(3600));
+    Histogram::new_classic_and_native(buckets, native)
+}
+
+#[cfg(not(feature = "native-histograms"))]
+fn histogram(buckets: impl IntoIterator<Item = f64>) -> Histogram {
+    Histogram::new(buckets)
 }
 
 impl Default for Metrics {
@@ -176,8 +196,9 @@ impl Metrics {
         house.register(&mut registry);
         let mailboxes = MailboxFamilies::default();
         mailboxes.register(&mut registry);
+        registry.register_collector(Box::new(Process));
         let (registry, observers) = (Mutex::new(registry), Mutex::default());
-        Self(Arc::new(Inner { registry, observers, families, house, mailboxes }))
+        Self(Arc::new(Inner { registry, observers, families, house, mailboxes, details: OnceLock::new() }))
     }
 
     /// Adds a metric of one's own. Counters get `_total` appended to their names.
@@ -196,19 +217,44 @@ impl Metrics {
         self.0.observers.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    /// Everything, as OpenMetrics text.
-    #[must_use]
-    pub fn text(&self) -> String {
+    /// Lets everybody who observes something look once more.
+    fn look(&self) {
         let observers: Vec<Observer> =
             self.0.observers.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         for observe in observers {
             observe(self);
         }
+    }
+
+    /// Everything, as OpenMetrics text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.look();
         let mut out = String::new();
         let registry = self.0.registry.lock().unwrap_or_else(PoisonError::into_inner);
         // Writing to a string does not fail.
         let _ = text::encode(&mut out, &registry);
         out
+    }
+
+    /// Everything, as Prometheus's protobuf: one delimited `MetricFamily` after the other. With native histograms, which
+    /// text cannot tell.
+    #[cfg(feature = "native-histograms")]
+    #[must_use]
+    pub fn protobuf(&self) -> Vec<u8> {
+        self.look();
+        let registry = self.0.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        prometheus_client::encoding::prometheus_protobuf::encode_to_vec(&registry).unwrap_or_else(|error| {
+            // Only a metric of somebody else's making can do that.
+            tracing::error!(error = %error, "metrics cannot be told as protobuf");
+            Vec::new()
+        })
+    }
+
+    /// Nobody is told so without the feature.
+    #[cfg(not(feature = "native-histograms"))]
+    pub(crate) fn protobuf(&self) -> Vec<u8> {
+        Vec::new()
     }
 
     /// The metrics of one controller, begun at zero.

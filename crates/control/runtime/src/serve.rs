@@ -1,7 +1,9 @@
-//! Metrics and probes over HTTP.
+//! Metrics, probes and other pages over HTTP.
 
+mod probes;
 mod secure;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -9,7 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+pub use futures::future::BoxFuture;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -19,11 +22,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
+pub use probes::Probes;
 use secure::Secured;
 pub use secure::{CertificateFiles, Security};
 
 use crate::client::Client;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, exposition};
 use crate::tasks::TaskGroup;
 
 /// How long a client may take to send its request.
@@ -160,10 +164,41 @@ impl Endpoint {
     }
 }
 
+/// What somebody asks an endpoint for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Visit<'a> {
+    /// The path, with its first slash.
+    pub path: &'a str,
+    /// What follows the question mark.
+    pub query: &'a str,
+    /// Which formats they understand, as the `Accept` header says it.
+    pub accept: &'a str,
+}
+
+impl<'a> Visit<'a> {
+    /// A path, and nothing besides.
+    #[must_use]
+    pub fn to(path: &'a str) -> Self {
+        Self { path, ..Self::default() }
+    }
+
+    /// The same with a query: `verbose`, `name=value`, several of them with `&` between.
+    #[must_use]
+    pub fn asking(self, query: &'a str) -> Self {
+        Self { query, ..self }
+    }
+
+    /// The values of a parameter of the query.
+    pub(crate) fn values(&self, name: &str) -> impl Iterator<Item = Cow<'a, str>> {
+        let pairs = form_urlencoded::parse(self.query.as_bytes());
+        pairs.filter_map(move |(known, value)| (known == name).then_some(value))
+    }
+}
+
 /// What an endpoint shows.
 pub trait Pages: Send + Sync + 'static {
     /// The page at a path; `None` if there is none.
-    fn page(&self, path: &str, query: &str) -> Option<Page>;
+    fn page<'a>(&'a self, visit: Visit<'a>) -> BoxFuture<'a, Option<Page>>;
 }
 
 /// One answer.
@@ -174,7 +209,54 @@ pub struct Page {
     /// The content type.
     pub kind: &'static str,
     /// The content.
-    pub text: String,
+    pub body: Bytes,
+}
+
+impl Page {
+    /// Plain text.
+    #[must_use]
+    pub fn text(code: u16, text: impl Into<String>) -> Self {
+        Self { code, kind: "text/plain; charset=utf-8", body: text.into().into() }
+    }
+
+    /// What it says, where it is text.
+    #[must_use]
+    pub fn words(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.body)
+    }
+}
+
+/// Pages of one's own, each at its path. Cheap to clone; they come and go at any time.
+#[derive(Clone, Default)]
+pub(crate) struct Shelf(Arc<Mutex<BTreeMap<String, Arc<dyn Pages>>>>);
+
+impl Shelf {
+    pub(crate) fn put(&self, path: &str, pages: impl Pages) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), Arc::new(pages));
+    }
+
+    /// The pages at a path, or above it.
+    fn find(&self, path: &str) -> Option<Arc<dyn Pages>> {
+        let shelf = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let above = |known: &String| {
+            path.strip_prefix(known.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        shelf.iter().rev().find(|(known, _)| above(known)).map(|(_, pages)| Arc::clone(pages))
+    }
+}
+
+/// Pages, and a shelf of others beside them.
+pub(crate) struct Beside<P>(pub(crate) P, pub(crate) Shelf);
+
+impl<P: Pages> Pages for Beside<P> {
+    fn page<'a>(&'a self, visit: Visit<'a>) -> BoxFuture<'a, Option<Page>> {
+        Box::pin(async move {
+            match self.0.page(visit).await {
+                Some(page) => Some(page),
+                None => self.1.find(visit.path)?.page(visit).await,
+            }
+        })
+    }
 }
 
 impl std::fmt::Debug for Endpoint {
@@ -212,12 +294,13 @@ async fn answer(
                 Some(secured) => secured.admit(request.headers(), uri.path()).await.err(),
                 None => None,
             };
-            let page = refused.or_else(|| pages.page(uri.path(), uri.query().unwrap_or_default()));
-            let page = page.unwrap_or(Page { code: 404, kind: "text/plain", text: "404 page not found\n".into() });
-            let mut response = Response::new(Full::new(Bytes::from(page.text)));
-            *response.status_mut() = StatusCode::from_u16(page.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(page.kind));
-            Ok::<_, Infallible>(response)
+            let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+            let visit = Visit { path: uri.path(), query: uri.query().unwrap_or_default(), accept };
+            let page = match refused {
+                Some(page) => Some(page),
+                None => pages.page(visit).await,
+            };
+            Ok::<_, Infallible>(respond(page.unwrap_or_else(|| Page::text(404, "404 page not found\n"))))
         }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
@@ -233,122 +316,23 @@ async fn answer(
     let _ = tokio::time::timeout(Duration::from_secs(1), connection).await;
 }
 
-/// `/metrics`.
+fn respond(page: Page) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(page.body));
+    *response.status_mut() = StatusCode::from_u16(page.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(page.kind));
+    // What we show is told by people and peers: nobody should find a page of HTML in it.
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// `/metrics`: for those who understand it as Prometheus's protobuf, which alone has native histograms; else as text.
 impl Pages for Metrics {
-    fn page(&self, path: &str, _: &str) -> Option<Page> {
-        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-        (path == "/metrics").then(|| Page { code: 200, kind, text: self.text() })
-    }
-}
-
-type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
-
-/// Named checks behind `/healthz` (is the process alive) and `/readyz` (is it any use). Cheap to clone; checks can
-/// be added and replaced at any time.
-#[derive(Clone, Default)]
-pub struct Probes(Arc<Mutex<Checks>>);
-
-#[derive(Default)]
-struct Checks {
-    health: BTreeMap<String, Check>,
-    readiness: BTreeMap<String, Check>,
-}
-
-impl Probes {
-    /// Adds a check of `/healthz`.
-    pub fn health(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).health.insert(name.to_owned(), Arc::new(check));
-    }
-
-    /// Adds a check of `/readyz`.
-    pub fn readiness(&self, name: &str, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).readiness.insert(name.to_owned(), Arc::new(check));
-    }
-
-    /// Removes a check from both.
-    pub fn remove(&self, name: &str) {
-        let mut checks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        checks.health.remove(name);
-        checks.readiness.remove(name);
-    }
-
-    fn report(title: &str, checks: &BTreeMap<String, Check>, query: &str) -> Page {
-        let asked = Asked::read(query);
-        let (mut lines, mut passed) = (String::new(), true);
-        for (name, check) in checks {
-            let line = if asked.excluded.contains(&name.as_str()) {
-                format!("[+]{name} excluded: ok\n")
-            } else {
-                match check() {
-                    Ok(()) => format!("[+]{name} ok\n"),
-                    Err(why) => {
-                        passed = false;
-                        let why = if asked.verbose { why.as_str() } else { "reason withheld" };
-                        format!("[-]{name} failed: {why}\n")
-                    }
-                }
-            };
-            lines.push_str(&line);
-        }
-        let unknown: Vec<_> = asked.excluded.iter().filter(|name| !checks.contains_key(**name)).collect();
-        if !unknown.is_empty() {
-            lines.push_str(&format!("warn: some checks cannot be excluded: there are none named {unknown:?}\n"));
-        }
-        let text = match (passed, asked.verbose) {
-            (true, false) => "ok".to_owned(),
-            (true, true) => format!("{lines}{title} check passed\n"),
-            (false, _) => format!("{lines}{title} check failed\n"),
+    fn page<'a>(&'a self, visit: Visit<'a>) -> BoxFuture<'a, Option<Page>> {
+        let show = || match exposition::wants_protobuf(visit.accept) {
+            true => Page { code: 200, kind: exposition::PROTOBUF, body: self.protobuf().into() },
+            false => Page { code: 200, kind: exposition::TEXT, body: self.text().into() },
         };
-        Page { code: if passed { 200 } else { 500 }, kind: "text/plain; charset=utf-8", text }
-    }
-}
-
-/// What the query of a probe asks for.
-struct Asked<'a> {
-    excluded: Vec<&'a str>,
-    /// Reasons may name what strangers should not know: only who asks for them gets them.
-    verbose: bool,
-}
-
-impl<'a> Asked<'a> {
-    fn read(query: &'a str) -> Self {
-        let excluded = query.split('&').filter_map(|pair| pair.strip_prefix("exclude=")).collect();
-        let verbose = query.split('&').any(|pair| pair == "verbose" || pair.starts_with("verbose="));
-        Self { excluded, verbose }
-    }
-}
-
-/// `/healthz`, `/readyz`, and `/healthz/NAME`, `/readyz/NAME` for single checks.
-impl Pages for Probes {
-    fn page(&self, path: &str, query: &str) -> Option<Page> {
-        let path = path.strip_prefix('/')?.trim_end_matches('/');
-        let (title, single) = path.split_once('/').map_or((path, None), |(title, name)| (title, Some(name)));
-        let mut checks = {
-            let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            match title {
-                "healthz" => all.health.clone(),
-                "readyz" => all.readiness.clone(),
-                _ => return None,
-            }
-        };
-        checks.entry("ping".to_owned()).or_insert_with(|| Arc::new(|| Ok(())));
-        if let Some(name) = single {
-            checks.retain(|known, _| known == name);
-            if checks.is_empty() {
-                return None;
-            }
-        }
-        Some(Self::report(title, &checks, query))
-    }
-}
-
-impl std::fmt::Debug for Probes {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let checks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        f.debug_struct("Probes")
-            .field("health", &checks.health.keys())
-            .field("readiness", &checks.readiness.keys())
-            .finish()
+        Box::pin(std::future::ready((visit.path == "/metrics").then(show)))
     }
 }
 
@@ -356,25 +340,6 @@ impl std::fmt::Debug for Probes {
 mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-    #[test]
-    fn probes_name_what_fails() {
-        let probes = Probes::default();
-        probes.readiness("provider", || Err("not connected".into()));
-        let page = |path: &str, query: &str| probes.page(path, query).map(|page| (page.code, page.text));
-        assert_eq!(page("/healthz", ""), Some((200, "ok".into())));
-        let failed = "[+]ping ok\n[-]provider failed: reason withheld\nreadyz check failed\n";
-        assert_eq!(page("/readyz", ""), Some((500, failed.into())));
-        let why = "[+]ping ok\n[-]provider failed: not connected\nreadyz check failed\n";
-        assert_eq!(page("/readyz", "verbose"), Some((500, why.into())));
-        let (code, text) = page("/readyz", "exclude=provider&exclude=nope&verbose=1").unwrap_or_default();
-        assert!(code == 200 && text.contains("excluded: ok") && text.contains("none named [\"nope\"]"), "{text}");
-        assert_eq!(page("/readyz", "exclude=provider"), Some((200, "ok".into())));
-        assert_eq!(page("/healthz", "verbose"), Some((200, "[+]ping ok\nhealthz check passed\n".into())));
-        assert_eq!(page("/readyz/ping", ""), Some((200, "ok".into())));
-        assert_eq!(page("/readyz/nope", ""), None);
-        assert_eq!(page("/else", ""), None);
-    }
 
     #[tokio::test]
     async fn a_port_in_use_is_an_error_that_names_the_flag() {

@@ -361,3 +361,27 @@ proptest! {
         prop_assert_eq!(rest.len(), 8, "every key runs, those in flight once more");
     }
 }
+
+#[test]
+fn every_key_is_listed_where_it_is() {
+    let mut queue = Queue::default();
+    queue.add("taken", 0, "changed", ms(0));
+    queue.add("ready", -100, "initial", ms(1));
+    queue.add_after("waiting", ms(50), 0, "poll", ms(1));
+    assert_eq!(queue.pop(ms(2)).map(|taken| taken.key), Some("taken"));
+    queue.add("taken", 0, "changed", ms(3));
+    let mut listed: Vec<_> = queue.listed(ms(11)).collect();
+    listed.sort_by_key(|one| one.whereabouts);
+    let seen: Vec<_> = listed.iter().map(|one| (*one.key, one.whereabouts, one.priority, one.reason)).collect();
+    assert_eq!(
+        seen,
+        [
+            ("taken", Whereabouts::InFlight { again: true }, 0, "changed"),
+            ("ready", Whereabouts::Ready(ms(10)), -100, "initial"),
+            ("waiting", Whereabouts::Waiting(ms(40)), 0, "poll"),
+        ]
+    );
+    let _ = queue.fail(&"taken", |_| ms(5), Duration::ZERO, None, ms(12));
+    let failed = queue.listed(ms(12)).find(|one| *one.key == "taken").map(|one| (one.failures, one.whereabouts));
+    assert_eq!(failed, Some((1, Whereabouts::Ready(ms(0)))), "it was added meanwhile");
+}

@@ -129,7 +129,12 @@ impl Shared {
         let note = |change: &dyn Fn(&mut CacheState)| self.note(running, change);
         let seen: Option<u64> = match &event {
             Event::Trouble(trouble) => {
-                tracing::warn!(scope = %self.scope, trouble = %trouble, "watch is in trouble");
+                // Each time it is tried again the same may be wrong: that is no news.
+                if self.trouble_of(running).as_ref() == Some(trouble) {
+                    tracing::debug!(scope = %self.scope, trouble = %trouble, "watch is still in trouble");
+                } else {
+                    tracing::warn!(scope = %self.scope, trouble = %trouble, "watch is in trouble, and is tried again");
+                }
                 self.spawner.tell(&self.scope, trouble);
                 return note(&|state| state.trouble = Some(trouble.clone()));
             }
@@ -147,6 +152,9 @@ impl Shared {
         let moves = !matches!(event, Event::Reset | Event::Listed(_));
         self.hand_out(running, event);
         if moves {
+            if self.trouble_of(running).is_some() {
+                tracing::info!(scope = %self.scope, "watch is well again");
+            }
             note(&|state| {
                 state.synced |= complete;
                 state.listing &= !complete;
@@ -156,6 +164,11 @@ impl Shared {
                 state.revision = before.max(seen.unwrap_or(0));
             });
         }
+    }
+
+    /// What was wrong with a watch last, if it still is.
+    fn trouble_of(&self, running: &Running) -> Option<Trouble> {
+        self.progress.borrow().feeds.get(&running.feed).and_then(|state| state.trouble.clone())
     }
 
     fn skip(&self, running: &Running, bytes: &[u8], why: &str) {

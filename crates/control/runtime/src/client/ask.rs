@@ -16,6 +16,7 @@ use tracing::Instrument;
 
 use super::error::{Answer, ApiError};
 use super::{Client, JSON, retry};
+use crate::metrics::RequestDetails;
 use crate::telemetry;
 
 /// No answer may be larger: a page of a list is 500 objects of at most 3 MiB, and nearly always far smaller.
@@ -38,13 +39,16 @@ impl Client {
     /// Sends one request and gives the body of its answer, all under one deadline, tries included.
     pub(super) async fn send(&self, ask: Ask<'_>) -> Result<Bytes, ApiError> {
         let (action, write, after) = (ask.action.clone(), ask.is_write(), self.settings.deadline);
-        let until = Instant::now() + after;
+        let (began, verb) = (Instant::now(), ask.method.clone());
+        let until = began + after;
         let whole = async {
             let mut tries = 0;
             loop {
                 let once = async {
                     let response = self.exchange(ask.clone()).await?;
-                    collect(response.into_body(), &action, write).await
+                    let answer = collect(response.into_body(), &action, write).await?;
+                    self.detail(|details, host| details.received(verb.as_str(), host, answer.len()));
+                    Ok(answer)
                 };
                 let error = match once.await {
                     Err(error) if self.settings.retries => error,
@@ -54,23 +58,35 @@ impl Client {
                     Some(wait) if Instant::now() + wait < until => tokio::time::sleep(wait).await,
                     _ => return Err(error),
                 }
+                self.detail(|details, host| details.retries(verb.as_str(), host, error.code()));
                 tries += 1;
             }
         };
         let answer = tokio::time::timeout_at(until, whole).await;
+        self.detail(|details, host| details.took(verb.as_str(), host, began.elapsed()));
         answer.unwrap_or_else(|_| Err(ApiError::TimedOut { action: action.clone(), write, after }))
+    }
+
+    /// Tells the histograms of requests, if there are any.
+    fn detail(&self, tell: impl FnOnce(&RequestDetails, &str)) {
+        if let Some(details) = &self.settings.details {
+            tell(details, &self.settings.host);
+        }
     }
 
     /// Sends one request; an answer that is not a success becomes an error.
     pub(super) async fn exchange(&self, ask: Ask<'_>) -> Result<Response<Body>, ApiError> {
         let (action, write, method) = (ask.action.clone(), ask.is_write(), ask.method.clone());
+        let size = ask.body.as_ref().map_or(0, |(_, bytes)| bytes.len());
         let mut request = ask.into_http()?;
         let after = self.settings.deadline;
         if let Some(limit) = &self.settings.limit {
             let wait =
                 limit.wait(after).ok_or_else(|| ApiError::TimedOut { action: action.clone(), write: false, after })?;
+            self.detail(|details, host| details.waits(method.as_str(), host, wait));
             tokio::time::sleep(wait).await;
         }
+        self.detail(|details, host| details.sends(method.as_str(), host, size));
         let span = telemetry::request_span(&method, &action, &self.settings.host);
         telemetry::propagate(&span, request.headers_mut());
         let sent = tokio::time::timeout(after, self.kube.send(request).instrument(span.clone())).await;
@@ -86,7 +102,7 @@ impl Client {
         if let Some(metrics) = &self.settings.metrics {
             metrics.request(&code, method.as_str(), &self.settings.host);
         }
-        let response = sent.map_err(|error| transport_error(&action, write, error))?;
+        let response = sent.map_err(|error| transport_error(&action, &self.settings.host, write, error))?;
         if let Some(limit) = &self.settings.limit {
             limit.answered(response.status().as_u16());
         }
@@ -102,6 +118,7 @@ impl Client {
         let header = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
         let retry_after = header.and_then(|text| text.parse().ok()).map(Duration::from_secs);
         let body = collect(response.into_body(), &action, write).await?;
+        self.detail(|details, host| details.received(method.as_str(), host, body.len()));
         let answer = Box::new(Answer::read(code, retry_after, &body));
         Err(ApiError::Refused { action, write, answer })
     }
@@ -167,8 +184,8 @@ async fn collect(mut body: Body, action: &str, write: bool) -> Result<Bytes, Api
 }
 
 /// Whether anything was sent decides what a failed exchange means.
-fn transport_error(action: &str, write: bool, error: kube::Error) -> ApiError {
-    let action = action.to_owned();
+fn transport_error(action: &str, host: &str, write: bool, error: kube::Error) -> ApiError {
+    let (action, host) = (action.to_owned(), host.to_owned());
     let source: BoxError = match error {
         kube::Error::Service(source) => source,
         other => other.into(),
@@ -176,7 +193,7 @@ fn transport_error(action: &str, write: bool, error: kube::Error) -> ApiError {
     let refused = matches!(source.downcast_ref::<Stopped>(), Some(Stopped::Refused));
     let connecting = source.downcast_ref::<hyper_util::client::legacy::Error>().is_some_and(|e| e.is_connect());
     if refused || connecting {
-        ApiError::Unreachable { action, source }
+        ApiError::Unreachable { action, host, source }
     } else {
         ApiError::Broken { action, write, source }
     }

@@ -14,15 +14,17 @@ use tokio::net::TcpStream;
 use tower::ServiceExt;
 use tower::util::MapResponse;
 
+use super::names::Names;
+
 /// As much as two full records of TLS.
 const PIECE: usize = 32 << 10;
 
 /// Opens connections.
-pub(super) type Connector = MapResponse<HttpConnector, fn(TokioIo<TcpStream>) -> Buffered>;
+pub(super) type Connector = MapResponse<HttpConnector<Names>, fn(TokioIo<TcpStream>) -> Buffered>;
 
 /// What `http` opens, read in large pieces.
-pub(super) fn buffered(http: HttpConnector) -> Connector {
-    <HttpConnector as ServiceExt<Uri>>::map_response(http, Buffered::new as fn(_) -> _)
+pub(super) fn buffered(http: HttpConnector<Names>) -> Connector {
+    <HttpConnector<Names> as ServiceExt<Uri>>::map_response(http, Buffered::new as fn(_) -> _)
 }
 
 /// See the module.

@@ -13,6 +13,7 @@ use tower::ServiceBuilder;
 use super::buffered::{Connector, buffered};
 use super::gate::GateLayer;
 use super::lanes::Lanes;
+use super::names::Names;
 use crate::error_chain as chain;
 use concert_world::World;
 
@@ -162,11 +163,16 @@ fn explain(error: &KubeconfigError) -> String {
 
 /// The client of a cluster: TLS, credentials and base address from kube, the gate from us, no retry from anybody
 /// (kube's repeats even a POST).
-pub(crate) fn client(config: &kube::Config, origin: &str, world: &World) -> Result<kube::Client, ConnectError> {
+pub(super) fn client(
+    config: &kube::Config,
+    origin: &str,
+    world: &World,
+    names: &Names,
+) -> Result<kube::Client, ConnectError> {
     // Fails only if a provider is already installed, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let fail = |error: kube::Error| ConnectError::Client { from: origin.to_owned(), why: chain(&error) };
-    let mut http = HttpConnector::new();
+    let mut http = HttpConnector::new_with_resolver(names.clone());
     http.enforce_http(false);
     http.set_connect_timeout(Some(CONNECT_TIMEOUT));
     http.set_nodelay(true);
@@ -181,7 +187,7 @@ pub(crate) fn client(config: &kube::Config, origin: &str, world: &World) -> Resu
 }
 
 /// TLS as the configuration says, with HTTP/2 offered first.
-fn connector(config: &kube::Config, http: HttpConnector) -> Result<HttpsConnector<Connector>, kube::Error> {
+fn connector(config: &kube::Config, http: HttpConnector<Names>) -> Result<HttpsConnector<Connector>, kube::Error> {
     let builder = HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
     let builder = match &config.tls_server_name {
         Some(name) => {

@@ -20,10 +20,12 @@ pub enum ApiError {
         answer: Box<Answer>,
     },
     /// The server was not reached: nothing was sent.
-    #[error("cannot {action}: the API server cannot be reached")]
+    #[error("cannot {action}: the API server at {host} cannot be reached{}", advice(source.as_ref()))]
     Unreachable {
         /// What was attempted.
         action: String,
+        /// The host and port that were tried.
+        host: String,
         /// The reason.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -75,6 +77,15 @@ pub enum ApiError {
         /// What is wrong.
         why: String,
     },
+}
+
+/// What to look at where the reason alone does not say so.
+fn advice(reason: &(dyn std::error::Error + Send + Sync + 'static)) -> &'static str {
+    if crate::error_chain(reason).contains("invalid peer certificate") {
+        return " (its certificate is not one that the kubeconfig trusts: either certificate-authority is wrong, or it is \
+                another server)";
+    }
+    ""
 }
 
 /// We wait no longer than this because a server asks us to.

@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn what_may_have_happened_is_not_repeated() {
         let broken = || ApiError::Broken { action: String::new(), write: true, source: "x".into() };
-        let unreachable = || ApiError::Unreachable { action: String::new(), source: "x".into() };
+        let unreachable = || ApiError::Unreachable { action: String::new(), host: String::new(), source: "x".into() };
         for (error, read, write) in [
             (refused(429, None), true, true),
             (refused(503, None), true, false),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::limit::Limit;
 use super::{Client, DEADLINE};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, RequestDetails};
 use crate::resource::escape;
 
 #[derive(Clone)]
@@ -19,6 +19,7 @@ pub(super) struct Settings {
     pub(super) validation: Option<FieldValidation>,
     pub(super) limit: Option<Arc<Limit>>,
     pub(super) metrics: Option<Metrics>,
+    pub(super) details: Option<Arc<RequestDetails>>,
 }
 
 impl Settings {
@@ -32,6 +33,7 @@ impl Settings {
             validation: None,
             limit: None,
             metrics: None,
+            details: None,
         }
     }
 }
@@ -120,10 +122,13 @@ impl Client {
         self.with(|settings| settings.limit = Some(Arc::new(Limit::adaptive(per_second, burst))))
     }
 
-    /// The same client, counting its requests in `rest_client_requests_total`.
+    /// The same client, counting its requests in `rest_client_requests_total`, and observing them in histograms where
+    /// `metrics` has [such](Metrics::with_request_histograms).
     #[must_use]
     pub fn with_metrics(self, metrics: &Metrics) -> Self {
-        self.with(|settings| settings.metrics = Some(metrics.clone()))
+        let details = metrics.request_details();
+        details.iter().for_each(|details| self.names.tell(details));
+        self.with(|settings| (settings.metrics, settings.details) = (Some(metrics.clone()), details))
     }
 
     /// Where its requests are counted.

@@ -3,14 +3,14 @@
 use super::{Context, Manager, ManagerError, Phase};
 use crate::admin::Admin;
 use crate::cache::Informers;
-use crate::serve::{Endpoint, Pages};
+use crate::serve::{Beside, Endpoint, Pages};
 use crate::watch::Trouble;
 
 /// The checks that every process has.
 pub(super) fn add_checks(manager: &Manager) {
     let settings = &manager.0.settings;
     let caches = manager.informers().clone();
-    manager.probes().readiness("caches", move || caches_ready(&caches));
+    manager.probes().readiness_with_remarks("caches", move || caches_ready(&caches));
     let board = std::sync::Arc::clone(&manager.0.board);
     manager.probes().readiness("components", move || match board.not_ready() {
         missing if missing.is_empty() => Ok(()),
@@ -35,18 +35,23 @@ pub(super) fn add_checks(manager: &Manager) {
     }
 }
 
-/// A kind that is missing or forbidden does not make the process useless; one that is still being listed does. What was
-/// complete once stays so: what joins later, and what is opened only when it is read, takes nothing from it.
-fn caches_ready(informers: &Informers) -> Result<(), String> {
+/// A kind that is missing or forbidden does not make the process useless, but is remarked on; one that is still being
+/// listed does. What was complete once stays so: what joins later, and what is opened only when it is read, takes nothing
+/// from it.
+fn caches_ready(informers: &Informers) -> Result<Option<String>, String> {
+    let mut absent = Vec::new();
     for cache in informers.caches().iter().filter(|cache| cache.is_needed()) {
         let (scope, state) = (cache.scope(), cache.state());
         match (state.has_been_synced, &state.trouble) {
-            (true, _) | (false, Some(Trouble::KindMissing | Trouble::Forbidden(_))) => {}
+            (true, _) => {}
+            (false, Some(trouble @ (Trouble::KindMissing | Trouble::Forbidden(_)))) => {
+                absent.push(format!("{scope}: {trouble}"));
+            }
             (false, None) => return Err(format!("{scope} is being listed")),
             (false, Some(trouble)) => return Err(format!("{scope}: {trouble}")),
         }
     }
-    Ok(())
+    Ok((!absent.is_empty()).then(|| format!("without {}", absent.join("; "))))
 }
 
 /// Listens on what is asked for: what cannot be listened on is an error before anything runs.
@@ -56,7 +61,7 @@ pub(super) async fn add_endpoints(manager: &Manager) -> Result<(), ManagerError>
         if let Some(security) = settings.metrics_security.clone() {
             endpoint = endpoint.secured(security, manager.client().clone())?;
         }
-        add(manager, "metrics", endpoint, manager.metrics().clone())?;
+        add(manager, "metrics", endpoint, Beside(manager.metrics().clone(), manager.0.shelf.clone()))?;
     }
     if let Some(endpoint) = bind(settings.probes.as_ref(), Reach::Anywhere).await? {
         add(manager, "probes", endpoint, manager.probes().clone())?;

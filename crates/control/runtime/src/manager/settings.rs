@@ -59,6 +59,9 @@ pub struct ManagerSettings {
     /// How the metrics endpoint keeps strangers out: TLS, and the API server's word on who may read. Plain HTTP for
     /// everybody if `None`.
     pub metrics_security: Option<Security>,
+    /// Whether requests to API servers are observed in client-go's histograms (`rest_client_request_duration_seconds` and its
+    /// like), and not only counted. They are many series.
+    pub request_histograms: bool,
     /// Flag and address of the probes endpoint.
     pub probes: Option<(String, String)>,
     /// Flag and address of the admin endpoint.
@@ -86,6 +89,7 @@ impl ManagerSettings {
             caches: Narrowing::default(),
             metrics: None,
             metrics_security: None,
+            request_histograms: false,
             probes: None,
             admin: None,
             admin_beyond_loopback: false,

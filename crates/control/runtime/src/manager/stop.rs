@@ -34,6 +34,12 @@ impl Stop {
         if !self.signals {
             return Ok(());
         }
+        if !tracing::dispatcher::has_been_set() {
+            // A program that waits for something and does not say so looks like one that hangs.
+            eprintln!(
+                "concert-runtime: nobody hears what this process says: call tracing_subscriber::fmt::init() first"
+            );
+        }
         let mut terminate = signal(SignalKind::terminate()).map_err(ManagerError::Signals)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(ManagerError::Signals)?;
         let (tokens, over) = ([self.drain.clone(), self.abort.clone()], tasks.token().clone());

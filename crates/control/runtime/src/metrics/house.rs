@@ -1,5 +1,4 @@
-//! What a process tells about itself besides its controllers: caches, elections, shards, and the process as the
-//! operating system sees it.
+//! What a process tells about itself besides its controllers: caches, elections, shards, events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;

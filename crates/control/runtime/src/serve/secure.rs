@@ -257,7 +257,7 @@ async fn ask(client: &Client, group: &str, kind: &str, plural: &str, spec: Value
 }
 
 fn page(code: u16, text: &str) -> Page {
-    Page { code, kind: "text/plain; charset=utf-8", text: format!("{text}\n") }
+    Page::text(code, format!("{text}\n"))
 }
 
 #[cfg(test)]

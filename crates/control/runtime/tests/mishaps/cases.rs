@@ -18,7 +18,8 @@ pub(crate) async fn a_server_is_not_reached(place: &impl Place) {
     let fault = Fault::new("secrets", Verdict::Refuse);
     let suffering = Controller::builder("c").for_(secrets()).run(polling()).unwrap();
     let scene = Scene::new(client(place, &fault).await, Some(suffering));
-    let said: &[&[&str]] = &[&["WARN", "its workers wait for this source", "controller=\"c\"", "cannot be reached"]];
+    let server = format!("the API server at {} cannot be reached", scene.manager.client().host());
+    let said: &[&[&str]] = &[&["WARN", "its workers wait for this source", "controller=\"c\"", &server]];
     let metrics = [
         "concert_watch_trouble{cluster=\"\",scope=\"secrets metadata\",trouble=\"failing\"} 1",
         "concert_controller_waiting_sources{controller=\"c\"} 1",
@@ -26,9 +27,13 @@ pub(crate) async fn a_server_is_not_reached(place: &impl Place) {
     ];
     let mend = async || {
         assert!(scene.readiness().contains("cannot be reached"), "{}", scene.readiness());
+        let told = scene.logs.count(&["watch is in trouble", "scope=secrets metadata"]);
+        assert_eq!(told, 1, "however often it was tried:\n{}", scene.logs.text());
         fault.mend();
     };
-    scene.play(Told { said, metrics: &metrics }, mend, || scene.successes("c") > 0).await;
+    let well =
+        || scene.successes("c") > 0 && scene.logs.say(&["INFO", "watch is well again", "scope=secrets metadata"]);
+    scene.play(Told { said, metrics: &metrics }, mend, well).await;
 }
 
 pub(crate) async fn a_token_has_expired(place: &impl Place) {
@@ -103,6 +108,8 @@ pub(crate) async fn a_kind_is_missing_and_then_an_object_cannot_be_read(place: &
         "rest_client_requests_total{code=\"404\",method=\"GET\"",
     ];
     let comes = async || {
+        let remark = "[+]caches ok: without widgets.test.dev: the server does not know this kind";
+        assert!(scene.readiness().contains(remark), "{}", scene.readiness());
         client.create(&definitions(), &definition()).await.unwrap();
         for (name, size) in [("good", json!(1)), ("bad", json!("canary-7f3a"))] {
             let object = widget(name, &size);

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use concert_runtime::serve::Pages;
+use concert_runtime::Visit;
 use concert_runtime::{Client, Controller, Manager, ManagerSettings, Outcome, Reconciler, Stop, reconcile_fn};
 use tracing::subscriber::DefaultGuard;
 
@@ -39,9 +39,14 @@ impl Logs {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 
-    /// Whether one line has all of these words.
+    /// How many lines have all of these words.
+    pub(crate) fn count(&self, words: &[&str]) -> usize {
+        self.text().lines().filter(|line| words.iter().all(|word| line.contains(word))).count()
+    }
+
+    /// Whether a line has all of these words.
     pub(crate) fn say(&self, words: &[&str]) -> bool {
-        self.text().lines().any(|line| words.iter().all(|word| line.contains(word)))
+        self.count(words) > 0
     }
 }
 
@@ -91,7 +96,7 @@ impl Scene {
     }
 
     pub(crate) fn readiness(&self) -> String {
-        self.manager.probes().page("/readyz", "verbose").unwrap().text
+        self.manager.probes().answer(&Visit::to("/readyz").asking("verbose")).unwrap().words().into_owned()
     }
 
     fn missing(&self, told: &Told<'_>) -> Result<(), String> {

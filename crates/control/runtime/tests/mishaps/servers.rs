@@ -65,12 +65,32 @@ async fn a_token_is_refused(server: &ControlPlane) {
     scene.play(Told { said, metrics: &metrics }, async || {}, || true).await;
 }
 
+/// A kubeconfig that trusts somebody else.
+async fn a_certificate_is_not_trusted(server: &ControlPlane) {
+    let path = server.directory().join("distrustful.kubeconfig");
+    std::fs::copy(server.kubeconfig(), &path).unwrap();
+    let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap().cert.pem();
+    let authority = server.directory().join("other.crt");
+    std::fs::write(&authority, other).unwrap();
+    let kubectl = Kubectl::new(&path);
+    let cluster = kubectl.ok(&["config", "view", "--output=jsonpath={.contexts[0].context.cluster}"]);
+    let authority = format!("--certificate-authority={}", authority.display());
+    kubectl.ok(&["config", "set-cluster", &cluster, &authority]);
+    let client = connect(path, World::real()).await;
+    let error = client.get(&maps(), &concert_api::ObjectKey::new("default", "a")).await.unwrap_err();
+    let said = concert_runtime::error_chain(&error);
+    let words =
+        ["cannot get configmaps default/a", client.host(), "either certificate-authority is wrong, or it is another"];
+    assert!(words.iter().all(|word| said.contains(word)), "{said}");
+}
+
 fn every_mishap_is_told(server: &ControlPlane) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         cases::a_server_is_not_reached(server).await;
         cases::a_token_has_expired(server).await;
         a_token_is_refused(server).await;
+        a_certificate_is_not_trusted(server).await;
         cases::a_kind_is_missing_and_then_an_object_cannot_be_read(server).await;
         cases::a_verb_is_forbidden(server).await;
         cases::a_reconcile_panics(server).await;

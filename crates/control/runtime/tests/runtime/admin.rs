@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use concert_runtime::manager::Context;
+use concert_runtime::serve::Pages;
 use concert_runtime::{
-    Channel, Controller, LeaseSettings, Manager, ManagerSettings, Mapping, Outcome, Phase, ShardSettings, Standing,
-    Stop, Trigger, reconcile_fn,
+    Channel, Controller, LeaseSettings, Manager, ManagerSettings, Mapping, Outcome, Page, Phase, ShardSettings,
+    Standing, Stop, Trigger, Visit, reconcile_fn,
 };
 use concert_world::World;
+use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::sync::CancellationToken;
@@ -51,6 +53,12 @@ const NAMES: &[&str] = &[
     "concert_source_oldest_seconds{controller=\"maps\",source=\"a channel\"} 0",
     "concert_source_folded_total{controller=\"maps\",source=\"a channel\"} 0",
     "concert_events_dropped_total",
+    "process_cpu_seconds_total ",
+    "process_resident_memory_bytes ",
+    "process_virtual_memory_bytes ",
+    "process_start_time_seconds ",
+    "process_open_fds ",
+    "process_max_fds ",
 ];
 
 async fn page(address: &str, path: &str) -> (u16, String) {
@@ -95,6 +103,7 @@ async fn a_running_process_shows_what_it_does() {
     let outside = Trigger::channel(&Channel::new(), Mapping::own());
     let builder = Controller::builder("maps").for_(maps()).owns(secrets()).on(outside);
     manager.add_controller(builder.run(never).unwrap()).unwrap();
+    manager.show("/about", About);
     let (drain, abort) = (CancellationToken::new(), CancellationToken::new());
     let hold = manager.clone();
     let story = async {
@@ -112,6 +121,9 @@ async fn a_running_process_shows_what_it_does() {
         assert_eq!(page(&places[2], "/nothing").await.0, 404);
         let (_, leases) = page(&places[2], "/leases").await;
         assert_eq!(serde_json::from_str::<Value>(&leases).unwrap()[0]["name"], "m");
+        check_dumps(&places[2]).await;
+        assert_eq!(page(&places[0], "/about/me").await, (200, "it is /about/me".to_owned()));
+        assert_eq!(page(&places[0], "/aboutme").await.0, 404);
         for text in [all, text] {
             assert!(!text.contains("canary-7f3a"), "contents of objects are nobody's business:\n{text}");
         }
@@ -121,8 +133,40 @@ async fn a_running_process_shows_what_it_does() {
     assert!(ended.unwrap_err().to_string().contains("maps default/a"));
 }
 
+/// A page of one's own.
+struct About;
+
+impl Pages for About {
+    fn page<'a>(&'a self, visit: Visit<'a>) -> BoxFuture<'a, Option<Page>> {
+        Box::pin(async move { Some(Page::text(200, format!("it is {}", visit.path))) })
+    }
+}
+
+/// What is in a queue, and what in a cache: by name, and by no more.
+async fn check_dumps(admin: &str) {
+    let read = async |path: &str| {
+        let (code, text) = page(admin, path).await;
+        assert!(code == 200 && !text.contains("canary-7f3a"), "{code}: {text}");
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    let controller = read("/controllers/maps").await;
+    let key = &controller["keys"][0];
+    assert_eq!(
+        (&key["key"], &key["place"], &key["priority"]),
+        (&json!("default/a"), &json!("in flight"), &json!(-100))
+    );
+    assert_eq!((&controller["name"], &key["reason"], &key["failures"]), (&json!("maps"), &json!("initial"), &json!(0)));
+    assert_eq!(page(admin, "/controllers/nobody").await.0, 404);
+    let caches = read("/caches?scope=secrets%20metadata").await;
+    assert_eq!((&caches[0]["cluster"], &caches[0]["objects"][0]["key"]), (&json!(""), &json!("default/s")));
+    assert!(caches[0]["objects"][0]["resourceVersion"].is_string() && caches[0]["objects"][0]["bytes"].is_u64());
+    assert_eq!(read("/caches?scope=secrets%20metadata&limit=0").await[0]["objects"], json!([]));
+    assert_eq!(read("/caches?scope=pods").await, json!([]));
+}
+
 fn check_admin(all: &Value, manager: &Manager) {
     assert_eq!((all["process"]["name"].as_str(), all["process"]["version"].is_string()), (Some("shown"), true));
+    assert!(all["process"]["tokio"]["tasks"].as_u64().unwrap() > 0, "{}", all["process"]);
     let watches = all["clusters"][0]["watches"].as_array().unwrap();
     assert_eq!((watches.len(), &watches[0]["scope"], &watches[0]["synced"]), (2, &json!("configmaps"), &json!(true)));
     assert!(watches[0]["objects"].as_u64().unwrap() >= 1 && watches[0]["trouble"].is_null());

@@ -6,7 +6,9 @@ use concert_e2e::{ControlPlane, Embedded, environment};
 use concert_runtime::{Client, Source};
 use concert_world::World;
 
-use crate::{caches, clients, controllers, events, kinds, leases, managers, objects, secured, shards, watches};
+use crate::{
+    caches, clients, controllers, events, kinds, leases, managers, objects, requests, secured, shards, watches,
+};
 
 fn everything_holds(server: &ControlPlane) {
     let source = Source { kubeconfig: Some(server.kubeconfig().to_owned()), context: None };
@@ -17,6 +19,7 @@ fn everything_holds(server: &ControlPlane) {
         assert_eq!(client.resource_for(&gvk).await.unwrap().unwrap().plural, "leases");
         assert!(client.resource_for(&concert_api::Gvk::new("no.such.dev", "v1", "X")).await.unwrap().is_none());
         clients::life_of_an_object(&client, "life").await;
+        requests::requests_are_observed(&client, "observed").await;
         watches::a_cache_follows(&client, "cache").await;
         caches::objects_are_found(&client, "found").await;
         caches::metadata_alone(&client, "meta").await;

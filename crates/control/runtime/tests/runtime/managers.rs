@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use concert_runtime::Visit;
 use concert_runtime::manager::Context;
-use concert_runtime::serve::Pages;
 use concert_runtime::{
     Client, ClusterError, Controller, EventKind, Grace, LeaseError, LeaseSettings, Manager, ManagerError,
     ManagerSettings, Mapping, Namespaces, OnLost, Outcome, Phase, Resource, Runnable, Scope, Selection, ShardSettings,
@@ -386,7 +386,7 @@ async fn a_cluster_that_is_not_reached_is_in_nobodys_way() {
         tokio::time::sleep(Duration::from_secs(60)).await;
         let line = "concert_watch_trouble{cluster=\"far\",scope=\"configmaps\",trouble=\"failing\"} 1";
         assert!(hold.metrics().text().contains(line), "{}", hold.metrics().text());
-        assert_eq!(hold.probes().page("/readyz", "").unwrap().code, 200);
+        assert_eq!(hold.probes().answer(&Visit::to("/readyz")).unwrap().code, 200);
         drain.cancel();
     };
     let (ended, ()) = tokio::join!(manager.run(stop), story);
@@ -403,12 +403,12 @@ async fn a_server_that_comes_late_and_a_token_that_expires_stop_nothing() {
     server.client(&World::simulated(2)).create(&maps(), &map("x", "1")).await.unwrap();
     let (stop, drain, _) = stop();
     let hold = manager.clone();
-    let ready = |query: &str| hold.probes().page("/readyz", query).unwrap();
+    let ready = |query: &str| hold.probes().answer(&Visit::to("/readyz").asking(query)).unwrap();
     let story = async {
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!((count(&log, "a"), ready("").code), (0, 500));
-        assert!(ready("verbose").text.contains("cannot be reached"), "{}", ready("verbose").text);
-        assert!(!ready("").text.contains("cannot be reached"), "{}", ready("").text);
+        assert!(ready("verbose").words().contains("cannot be reached"), "{}", ready("verbose").words());
+        assert!(!ready("").words().contains("cannot be reached"), "{}", ready("").words());
         assert!(failures(&hold) > 0);
         gate.set(Verdict::Pass);
         tokio::time::sleep(Duration::from_secs(60)).await;
@@ -447,7 +447,7 @@ async fn a_process_that_grows_stays_ready() {
     manager.add_controller(Controller::builder("c").for_(scope.clone()).run(done).unwrap()).unwrap();
     let (stop, drain, _) = stop();
     let hold = manager.clone();
-    let ready = || hold.probes().page("/readyz", "verbose").unwrap();
+    let ready = || hold.probes().answer(&Visit::to("/readyz").asking("verbose")).unwrap();
     let shows = |line: &str| assert!(hold.metrics().text().contains(line), "{line} in {}", hold.metrics().text());
     let story = async {
         assert_eq!(ready().code, 500, "not before it knows anything");
@@ -458,13 +458,13 @@ async fn a_process_that_grows_stays_ready() {
         let lazy = hold.informers().lazy(services.clone(), Duration::from_secs(3600));
         let opened = lazy.cache();
         tokio::time::sleep(Duration::from_secs(5)).await;
-        assert_eq!(ready().code, 200, "what was complete is enough: {}", ready().text);
+        assert_eq!(ready().code, 200, "what was complete is enough: {}", ready().words());
         assert!(!hold.informers().cache(scope).state().synced, "who reads from it waits all the same");
         shows("concert_cache_synced{cluster=\"\",scope=\"configmaps within=tenants\"} 1");
         shows("concert_cache_joining{cluster=\"\",scope=\"configmaps within=tenants\"} 1");
         shows("concert_controller_waiting_sources{controller=\"c\"} 0");
         let needed = hold.informers().cache(services);
-        assert!(ready().text.contains("services is being listed"), "somebody needs it now: {}", ready().text);
+        assert!(ready().words().contains("services is being listed"), "somebody needs it now: {}", ready().words());
         drop((needed, opened));
         drain.cancel();
     };
