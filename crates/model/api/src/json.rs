@@ -2,6 +2,7 @@
 
 mod surrogates;
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -43,12 +44,26 @@ const PATHS_MAX: usize = 64 << 10;
 /// The bytes are not one well-formed JSON document.
 pub fn decode(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     let mut duplicates = Duplicates { paths: Vec::new(), room: PATHS_MAX };
-    let bytes = surrogates::mended(bytes);
+    let bytes = legible(bytes);
+    let bytes = surrogates::mended(&bytes);
     let mut reader = serde_json::Deserializer::from_slice(&bytes);
     let node = Node { place: &Place::Root, levels: DEPTH_MAX, duplicates: &mut duplicates };
     let value = node.deserialize(&mut reader).map_err(DecodeError)?;
     reader.end().map_err(DecodeError)?;
     Ok(Decoded { value, duplicates: duplicates.paths })
+}
+
+/// Text in which each byte that is none stands as U+FFFD: so Go reads it.
+fn legible(bytes: &[u8]) -> Cow<'_, [u8]> {
+    if std::str::from_utf8(bytes).is_ok() {
+        return Cow::Borrowed(bytes);
+    }
+    let mut text = String::with_capacity(bytes.len() + 16);
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().map(|_| char::REPLACEMENT_CHARACTER));
+    }
+    Cow::Owned(text.into_bytes())
 }
 
 /// The paths of keys that occur twice.
@@ -184,6 +199,17 @@ mod tests {
         let decoded = decode(br#"{"a":1,"b":{"c":1,"c":2,"c":3},"a":4,"l":[{"x":1,"x":2}]}"#).unwrap();
         assert_eq!(decoded.value, json!({"a": 4, "b": {"c": 3}, "l": [{"x": 2}]}));
         assert_eq!(decoded.duplicates, ["b.c", "a", "l[0].x"]);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_replaced_one_by_one_within_texts() {
+        let check = |bytes: &[u8], expected: Option<Value>| {
+            assert_eq!(decode(bytes).ok().map(|decoded| decoded.value), expected, "{bytes:?}");
+        };
+        check(b"{\"a\":\"x\xffy\"}", Some(json!({"a": "x\u{fffd}y"})));
+        check(b"{\"\xe2\x82\":\"\xf0\x9f\x98\"}", Some(json!({"\u{fffd}\u{fffd}": "\u{fffd}\u{fffd}\u{fffd}"})));
+        check(b"{\"a\":\xff}", None);
+        check(b"\xff", None);
     }
 
     #[test]

@@ -257,6 +257,12 @@ impl Object {
         self.decoded(self.spans.owners).unwrap_or_default()
     }
 
+    /// The raw JSON of `metadata.managedFields`; `None` if absent.
+    #[must_use]
+    pub fn managed_fields(&self) -> Option<&[u8]> {
+        self.raw(self.spans.managed_fields)
+    }
+
     /// The raw JSON of `spec`; `None` if absent.
     #[must_use]
     pub fn spec(&self) -> Option<&[u8]> {

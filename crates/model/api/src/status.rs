@@ -90,7 +90,7 @@ impl Status {
     /// 409: an object of that name exists.
     #[must_use]
     pub fn already_exists(resource: &GroupResource, name: &str) -> Self {
-        Self::failure(409, "AlreadyExists", format!("{resource} {name:?} already exists")).about(resource, name)
+        Self::failure(409, "AlreadyExists", format!("{resource} {} already exists", quoted(name))).about(resource, name)
     }
 
     /// 409: the object has changed since it was read.
@@ -103,14 +103,14 @@ impl Status {
     /// 409, with a reason of its own.
     #[must_use]
     pub fn conflict_because(resource: &GroupResource, name: &str, why: &str) -> Self {
-        let message = format!("Operation cannot be fulfilled on {resource} {name:?}: {why}");
+        let message = format!("Operation cannot be fulfilled on {resource} {}: {why}", quoted(name));
         Self::failure(409, "Conflict", message).about(resource, name)
     }
 
     /// 403.
     #[must_use]
     pub fn forbidden(resource: &GroupResource, name: &str, why: &str) -> Self {
-        let message = format!("{resource} {name:?} is forbidden: {why}");
+        let message = format!("{resource} {} is forbidden: {why}", quoted(name));
         Self::failure(403, "Forbidden", message).about(resource, name)
     }
 
@@ -130,7 +130,7 @@ impl Status {
             causes: errors.iter().map(FieldError::cause).collect(),
             ..Details::default()
         };
-        Self::failure(422, "Invalid", format!("{kind} {name:?} is invalid: {texts}")).with(details)
+        Self::failure(422, "Invalid", format!("{kind} {} is invalid: {texts}", quoted(name))).with(details)
     }
 
     /// 400.

@@ -88,6 +88,10 @@ impl Access {
         Self { mode, identity, cached, counts, aggregating, bootstrapped: self.bootstrapped.clone() }
     }
 
+    pub(crate) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
     pub(crate) fn mode(&self) -> Authorization {
         *self.mode.read().unwrap_or_else(PoisonError::into_inner)
     }

@@ -5,24 +5,22 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use bytes::Bytes;
 use concert_api::{ObjectKey, Status};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tokio::runtime::{Handle, RuntimeFlavor};
 
 use crate::Server;
 use crate::access;
 use crate::auth::User;
 use crate::body::Media;
+use crate::burden::{Arrived, Burden};
 use crate::change::Change;
 use crate::delete::{DeleteOptions, Deleted};
 use crate::discovery;
-use crate::kinds::definitions;
+use crate::limits;
 use crate::openapi;
 use crate::parts;
 use crate::protobuf;
@@ -33,12 +31,6 @@ use crate::scale;
 use crate::target::{Part, Query, Route, Target, plain, program, route};
 use crate::write::Written;
 
-/// Larger request bodies are refused, as by the real server.
-const BODY_LIMIT: usize = 3 << 20;
-/// Requests of more than this get a thread of their own.
-const LIGHT: usize = 32 << 10;
-/// A body that takes longer than any request may.
-const BODY_TIME: Duration = Duration::from_secs(60);
 /// The Kubernetes version whose API this is.
 const VERSION: (&str, &str, &str) = ("1", "37", "v1.37.1");
 
@@ -52,6 +44,7 @@ impl Server {
         let (parts, body) = request.into_parts();
         let yaml = parts.uri.path().starts_with("/api") && respond::prefers_yaml(&parts.headers);
         let pretty = respond::pretty::is_wanted(&parts);
+        let sender = parts.extensions.get::<User>().cloned();
         let (response, admitted) = match self.admit(&parts) {
             Ok(mut admitted) => {
                 let caller = admitted.caller.take();
@@ -60,7 +53,7 @@ impl Server {
             Err(refusal) => (*refusal, None),
         };
         let response = match (yaml, pretty) {
-            (true, _) => respond::in_yaml(response).await,
+            (true, _) => self.in_yaml(sender.as_ref(), response).await,
             (false, true) => respond::pretty::printed(response),
             (false, false) => response,
         };
@@ -72,6 +65,21 @@ impl Server {
         response
     }
 
+    /// Writes an answer of JSON in YAML; a large one when there is room for it.
+    async fn in_yaml(&self, sender: Option<&User>, response: Response<Body>) -> Response<Body> {
+        if !respond::is_json(&response) {
+            return response;
+        }
+        let (parts, body) = response.into_parts();
+        let Ok(body) = body.collect().await;
+        let body = body.to_bytes();
+        let burden = Burden::of(&body);
+        match self.room_for(sender, burden).await {
+            Ok(_room) => burden.carried(async { respond::in_yaml(parts, body) }).await,
+            Err(status) => respond::failure(&status),
+        }
+    }
+
     /// Answers a request that was let in.
     async fn answer_admitted<B>(&self, mut parts: Parts, caller: Option<Arc<User>>, body: B) -> Response<Body>
     where
@@ -79,6 +87,7 @@ impl Server {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let uri = parts.uri.clone();
+        let sender = parts.extensions.get::<User>().cloned();
         let Some(path) = plain(uri.path()) else { return respond::text(400, "400 Bad Request") };
         let Some(route) = route(&path) else { return respond::nowhere() };
         match route {
@@ -118,13 +127,19 @@ impl Server {
                     if query.watch {
                         respond::check_stream(&parts.headers)?;
                     }
-                    let body = read_body(body).await?;
-                    let weight = self.weight(&target, &body);
+                    let Arrived { bytes, room } = self.read_body(sender.as_ref(), body).await?;
+                    let burden = self.burden(&parts.method, &parts.headers, &target, &bytes);
+                    let _room = self.room_for(sender.as_ref(), burden).await?;
                     let work = async {
-                        let body = protobuf::translated(&parts.method, &mut parts.headers, &target, body)?;
+                        let body = protobuf::translated(&parts.method, &mut parts.headers, &target, bytes)?;
                         self.resource(&parts.method, &parts.headers, &target, &query, form, &body).await
                     };
-                    apart_if(weight > LIGHT, work).await
+                    let response = burden.carried(work).await?;
+                    // A large one is answered at length, and its reader may be slow.
+                    Ok(match room {
+                        Some(room) => limits::keeping(response, room),
+                        None => response,
+                    })
                 };
                 let mut response = answer.await.unwrap_or_else(|status| respond::failure(&status));
                 // Where there is nothing to be called nobody is warned; what is not watched can be read.
@@ -135,21 +150,6 @@ impl Server {
                 response
             }
         }
-    }
-
-    /// How much there is to do, in bytes to be read: of the request, of the object it changes, and in part of the schema,
-    /// whose defaults may be many. Definitions are compiled, and rules may take long for little.
-    fn weight(&self, target: &Target, body: &Bytes) -> usize {
-        if body.is_empty() {
-            return 0;
-        }
-        let ruled = || target.resource.is_custom() && target.version().schema.has_rules();
-        if target.resource.id == definitions() || ruled() {
-            return usize::MAX;
-        }
-        let changed = target.name.is_some().then(|| target.named_key().ok()).flatten();
-        let changed = changed.and_then(|key| self.store().snapshot().get(&key).map(|entry| entry.bytes.len()));
-        body.len() + changed.unwrap_or_default() + target.version().openapi.len() / 8
     }
 
     /// The answer where a path leads to no resource: of a built-in group that nothing is found, of a custom resource
@@ -184,13 +184,14 @@ impl Server {
         B: http_body::Body<Data: Send> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        let sender = parts.extensions.get::<User>().cloned();
         let answer = async {
             let query = Query::parse(&parts.method, parts.uri.query().unwrap_or_default())?;
             let query = Query { caller, program: program(&parts.headers), ..query };
             if parts.method != Method::POST {
                 return Err(Status::method_not_allowed());
             }
-            let body = read_body(body).await?;
+            let Arrived { bytes: body, .. } = self.read_body(sender.as_ref(), body).await?;
             let expected = ("authentication.k8s.io/v1", "TokenRequest");
             let body = protobuf::json(&mut parts.headers, expected, body)?;
             let written = self.request_token(account, &query, Media::of(&parts.headers)?, &body)?;
@@ -395,32 +396,6 @@ fn not_supported(verb: &str, target: &Target) -> Status {
     let id = &target.resource.id;
     let message = format!("{verb} is not supported on resources of kind \"{id}\"");
     Status::failure(405, "MethodNotAllowed", message).about(id, "")
-}
-
-/// Does work that may take long where nobody else waits for it: threads share the processors fairly, tasks do not. (Tokio
-/// has no way to ask, so within a `LocalSet` on a runtime of many threads this panics: give the server a task of its own.)
-async fn apart_if<T>(long: bool, work: impl Future<Output = T>) -> T {
-    let runtime = Handle::current();
-    if long && runtime.runtime_flavor() == RuntimeFlavor::MultiThread {
-        return tokio::task::block_in_place(|| runtime.block_on(work));
-    }
-    work.await
-}
-
-async fn read_body<B>(body: B) -> Result<Bytes, Status>
-where
-    B: http_body::Body<Data: Send> + Send,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let Ok(read) = tokio::time::timeout(BODY_TIME, Limited::new(body, BODY_LIMIT).collect()).await else {
-        let message = format!("Timeout: the request body did not arrive within {} seconds", BODY_TIME.as_secs());
-        return Err(Status::failure(504, "Timeout", message));
-    };
-    match read {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Status::too_large(BODY_LIMIT)),
-        Err(error) => Err(Status::bad_request(format!("cannot read the request body: {error}"))),
-    }
 }
 
 /// What a probe is told. A server that answers has its store: one whose store failed is gone.

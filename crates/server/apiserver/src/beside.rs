@@ -10,8 +10,10 @@ use concert_merge::ManagedFields;
 use concert_store::{Beside, Entry, Key};
 use serde_json::Value;
 
-use crate::incoming::MANAGED;
 use crate::kept::Kept;
+
+/// Larger `managedFields` are not kept parsed: they would take six times their bytes, in the history too.
+const BOOKS_MAX: usize = 64 << 10;
 
 /// Found once, when an object is written.
 #[derive(Debug)]
@@ -57,19 +59,26 @@ impl Parsed {
         self.object.as_ref().map(Object::uid).unwrap_or_default()
     }
 
-    /// Who owns which of its fields; what cannot be read is nobody's.
-    pub(crate) fn managed(&self) -> &ManagedFields {
-        self.managed.get_or_init(|| {
-            let raw = self.object.as_ref().and_then(|object| object.field(&["metadata", MANAGED]));
-            let value = raw.and_then(|raw| serde_json::from_slice(raw).ok());
-            value.and_then(|value| ManagedFields::parse(&value).ok()).unwrap_or_default()
-        })
+    /// Who owns which of its fields; what cannot be read is nobody's. What is large is read anew each time.
+    pub(crate) fn managed(&self) -> Cow<'_, ManagedFields> {
+        let read = || {
+            let value = serde_json::from_slice(self.books()).ok();
+            value.and_then(|value: Value| ManagedFields::parse(&value).ok()).unwrap_or_default()
+        };
+        if self.books().len() > BOOKS_MAX { Cow::Owned(read()) } else { Cow::Borrowed(self.managed.get_or_init(read)) }
+    }
+
+    /// Its `managedFields`, as they are stored.
+    fn books(&self) -> &[u8] {
+        self.object.as_ref().and_then(Object::managed_fields).unwrap_or_default()
     }
 
     /// Keeps what the writer knows of it.
     pub(crate) fn keep(&self, managed: ManagedFields, kept: Option<Kept>) {
-        // Whoever read it meanwhile has found the same.
-        let _ = self.managed.set(managed);
+        if self.books().len() <= BOOKS_MAX {
+            // Whoever read it meanwhile has found the same.
+            let _ = self.managed.set(managed);
+        }
         self.remember(kept);
     }
 

@@ -320,6 +320,9 @@ fn configuration(body: &[u8]) -> Result<Document, Status> {
     };
     // Most clients send JSON, which is read much faster; what is remarkable in it is told in the words for YAML.
     let plain = Media::Json.decode(body).ok().filter(|document| document.refusals().is_empty());
+    if plain.is_some() && has_surrogates(body) {
+        return Err(unreadable("yaml: found invalid Unicode character escape code"));
+    }
     let mut config = match plain {
         Some(document) => document,
         None => Media::Yaml.decode(body).map_err(|error| unreadable(&error))?,
@@ -335,6 +338,20 @@ fn configuration(body: &[u8]) -> Result<Document, Status> {
         }
     }
     Ok(config)
+}
+
+/// Whether JSON escapes a letter in two halves, or one half of it: YAML knows no such escapes.
+fn has_surrogates(json: &[u8]) -> bool {
+    let is_half = |digits: &[u8]| matches!(digits, [b'd' | b'D', b'8' | b'9' | b'a'..=b'f' | b'A'..=b'F', ..]);
+    let mut rest = json;
+    while let Some(at) = rest.iter().position(|byte| *byte == b'\\') {
+        if rest[at..].strip_prefix(b"\\u").is_some_and(is_half) {
+            return true;
+        }
+        // Whatever is escaped begins no escape itself.
+        rest = rest.get(at + 2..).unwrap_or_default();
+    }
+    false
 }
 
 /// What a reader of a configuration objects to or warns of: keys that occur twice.

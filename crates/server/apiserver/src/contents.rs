@@ -146,7 +146,7 @@ impl Server {
                 managed.write_to(&mut before);
                 Op::Delete(encode::draft(&resource, version, &before))
             } else {
-                let live = Live { object: &before, managed };
+                let live = Live { object: &before, managed: &managed };
                 let manager = if owns_definitions { books::SERVER } else { books::HOUSEKEEPING };
                 let author = Author { manager, now: self.now() };
                 let managed = books::updated(&target, live, &mut object, author);

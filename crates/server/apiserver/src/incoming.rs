@@ -42,11 +42,12 @@ pub(crate) fn read(
         let body = body::shown(body);
         Status::bad_request(format!("the object provided is unrecognized (must be of type {kind}): {why} ({body})"))
     };
-    let document = media.decode(body).map_err(|error| match media {
+    let mut document = media.decode(body).map_err(|error| match media {
         Media::Yaml if error.starts_with("yaml") || error.starts_with("unsupported map key") => unrecognized(&error),
         Media::Json | Media::Yaml => unrecognized(&format!("couldn't get version/kind; {error}")),
     })?;
-    let mut value = document.value.clone();
+    // A large one is there only once.
+    let mut value = std::mem::take(&mut document.value);
     if value.is_null() && !target.resource.is_custom() {
         // Go reads nothing into an object, too.
         value = Value::Object(serde_json::Map::new());

@@ -35,6 +35,8 @@ mod auth;
 mod beside;
 mod body;
 mod books;
+mod budget;
+mod burden;
 mod change;
 mod collect;
 mod components;

@@ -13,6 +13,7 @@ use http_body_util::BodyExt;
 
 use crate::access::Action;
 use crate::auth::{MASTERS, User};
+use crate::budget::Budget;
 use crate::respond::{self, Body};
 use crate::seldom::Seldom;
 
@@ -29,11 +30,24 @@ pub struct Limits {
     pub share: usize,
     /// Watches of one user. Administrators may have all.
     pub watches_per_user: usize,
+    /// Bytes of large bodies that have come or may come, until they are answered. More of them wait before they are read.
+    pub bodies: usize,
+    /// Bytes that large requests may take while they are worked on, by an estimate: trees are many times larger than
+    /// the text they are read from. One that takes more than this is worked on alone.
+    pub work: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { reads: 400, writes: 200, watches: 2000, share: 2, watches_per_user: 200 }
+        Self {
+            reads: 400,
+            writes: 200,
+            watches: 2000,
+            share: 2,
+            watches_per_user: 200,
+            bodies: 24 << 20,
+            work: 48 << 20,
+        }
     }
 }
 
@@ -56,8 +70,24 @@ impl Class {
 }
 
 /// The counts of a server.
-#[derive(Debug, Default)]
-pub(crate) struct Counts(Arc<Mutex<Inner>>);
+#[derive(Debug)]
+pub(crate) struct Counts {
+    counts: Arc<Mutex<Inner>>,
+    /// For bodies.
+    pub(crate) bodies: Budget,
+    /// For what becomes of them.
+    pub(crate) work: Budget,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        let limits = Limits::default();
+        let (bodies, work) = (Budget::default(), Budget::default());
+        bodies.set(limits.bodies, limits.share);
+        work.set(limits.work, limits.share);
+        Self { counts: Arc::default(), bodies, work }
+    }
+}
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -70,7 +100,7 @@ struct Inner {
 
 impl Inner {
     fn limits(&self, class: Class) -> (usize, usize) {
-        let Limits { reads, writes, watches, share, watches_per_user } = self.limits;
+        let Limits { reads, writes, watches, share, watches_per_user, .. } = self.limits;
         match class {
             Class::Read => (reads, reads.div_ceil(share.max(1))),
             Class::Write => (writes, writes.div_ceil(share.max(1))),
@@ -82,18 +112,20 @@ impl Inner {
 impl Counts {
     /// Sets other limits; what is going on goes on.
     pub(crate) fn set(&self, limits: Limits) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).limits = limits;
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).limits = limits;
+        self.bodies.set(limits.bodies, limits.share);
+        self.work.set(limits.work, limits.share);
     }
 
     pub(crate) fn limits(&self) -> Limits {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).limits
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).limits
     }
 
     /// A place for this request; `None` if there is none.
     pub(crate) fn enter(&self, user: &User, action: &Action) -> Option<Permit> {
         let class = Class::of(action);
         let name: Arc<str> = user.name.as_str().into();
-        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let (most, most_per_user) = inner.limits(class);
         let all = inner.all.get(&class).copied().unwrap_or(0);
         let own = inner.users.get(&(class, Arc::clone(&name))).copied().unwrap_or(0);
@@ -105,7 +137,7 @@ impl Counts {
         }
         *inner.all.entry(class).or_default() += 1;
         *inner.users.entry((class, Arc::clone(&name))).or_default() += 1;
-        Some(Permit { counts: Arc::clone(&self.0), class, name })
+        Some(Permit { counts: Arc::clone(&self.counts), class, name })
     }
 }
 
@@ -145,17 +177,22 @@ pub(crate) fn too_many() -> Response<Body> {
 pub(crate) fn held(response: Response<Body>, permit: Permit) -> Response<Body> {
     response.map(
         |body| {
-            if body.size_hint().exact().is_some() { body } else { Held { body, _permit: permit }.boxed_unsync() }
+            if body.size_hint().exact().is_some() { body } else { Held { body, _kept: permit }.boxed_unsync() }
         },
     )
 }
 
-struct Held {
-    body: Body,
-    _permit: Permit,
+/// Keeps something until the answer is sent: also one that is complete, and waits for its reader.
+pub(crate) fn keeping<T: Send + Unpin + 'static>(response: Response<Body>, kept: T) -> Response<Body> {
+    response.map(|body| Held { body, _kept: kept }.boxed_unsync())
 }
 
-impl http_body::Body for Held {
+struct Held<T> {
+    body: Body,
+    _kept: T,
+}
+
+impl<T: Unpin> http_body::Body for Held<T> {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
@@ -219,6 +256,6 @@ mod tests {
         for one in 0..1000 {
             drop(enter(&counts, &User::new(format!("user-{one}"), &[]), "get"));
         }
-        assert!(counts.0.lock().unwrap().users.is_empty());
+        assert!(counts.counts.lock().unwrap().users.is_empty());
     }
 }

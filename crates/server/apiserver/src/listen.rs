@@ -57,6 +57,8 @@ pub struct ConnectionLimits {
     pub error_resets: usize,
     /// Bytes of an HTTP/2 answer that wait for a slow reader.
     pub send_buffer: usize,
+    /// Bytes of bodies of HTTP/2 requests on one connection that have come and wait for us.
+    pub receive_buffer: u32,
     /// How often an HTTP/2 peer is asked whether it is there, and how long it may take to say so.
     pub ping: Duration,
     /// Without a request.
@@ -84,6 +86,7 @@ impl Default for ConnectionLimits {
             pending_resets: 20,
             error_resets: 1024,
             send_buffer: 128 << 10,
+            receive_buffer: 256 << 10,
             ping: Duration::from_secs(30),
             idle: Duration::from_secs(2 * 60),
             stall: Duration::from_secs(60),

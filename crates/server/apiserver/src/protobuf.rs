@@ -9,6 +9,12 @@ use crate::target::Target;
 
 const MEDIA: &str = "application/vnd.kubernetes.protobuf";
 
+/// Whether a body comes in protobuf.
+pub(crate) fn is_sent(headers: &HeaderMap) -> bool {
+    let sent = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    sent.split(';').next().unwrap_or_default().trim() == MEDIA
+}
+
 /// A body for this target, in JSON if it came in protobuf. Custom resources have no protobuf, and patches neither: their
 /// bodies are left alone, and refused where their type is looked at.
 pub(crate) fn translated(
@@ -26,8 +32,7 @@ pub(crate) fn translated(
 
 /// A body in JSON if it came in protobuf; where it names no kind it is of the expected one.
 pub(crate) fn json(headers: &mut HeaderMap, expected: (&str, &str), body: Bytes) -> Result<Bytes, Status> {
-    let sent = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if sent.split(';').next().unwrap_or_default().trim() != MEDIA {
+    if !is_sent(headers) {
         return Ok(body);
     }
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -119,14 +119,13 @@ fn clauses(accepts: &str) -> Vec<&str> {
     clauses
 }
 
-/// Writes an answer of JSON in YAML.
-pub(crate) async fn in_yaml(response: Response<Body>) -> Response<Body> {
-    if response.headers().get(header::CONTENT_TYPE).is_none_or(|media| media != JSON) {
-        return response;
-    }
-    let (mut parts, body) = response.into_parts();
-    let Ok(body) = body.collect().await;
-    let body = body.to_bytes();
+/// Whether an answer is of JSON.
+pub(crate) fn is_json(response: &Response<Body>) -> bool {
+    response.headers().get(header::CONTENT_TYPE).is_some_and(|media| media == JSON)
+}
+
+/// Writes an answer of JSON in YAML; one that cannot be stays as it is.
+pub(crate) fn in_yaml(mut parts: http::response::Parts, body: Bytes) -> Response<Body> {
     let document = serde_json::from_slice(&body).map_err(|error| error.to_string());
     let body = match document.and_then(|document| yaml::encode(&document)) {
         Ok(text) => {

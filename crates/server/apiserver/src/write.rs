@@ -54,19 +54,31 @@ impl Server {
         media: Media,
         body: &[u8],
     ) -> Result<Written, Status> {
-        let Incoming { mut value, mut warnings, is_hollow } =
-            incoming::read(target, media, body, query.field_validation)?;
-        rules::wipe(&mut value);
-        warnings.extend(owners::deduplicate(&mut value, Stage::Sent));
-        let managed = books::created(target, query, &mut value, self.now());
-        self.create_booked(target, query, Booked { value, managed, warnings, is_merged: false, is_hollow }).await
+        let read = || {
+            let Incoming { mut value, mut warnings, is_hollow } =
+                incoming::read(target, media, body, query.field_validation)?;
+            rules::wipe(&mut value);
+            warnings.extend(owners::deduplicate(&mut value, Stage::Sent));
+            let managed = books::created(target, query, &mut value, self.now());
+            Ok(Booked { value, managed, warnings, is_merged: false, is_hollow })
+        };
+        self.create_booked(target, query, read()?, read).await
     }
 
-    /// Creates an object that was read and booked.
-    async fn create_booked(&self, target: &Target, query: &Query, sent: Booked) -> Result<Written, Status> {
-        self.check_escalation(target, query, &sent.value, None)?;
+    /// Creates an object that was read and booked. Seldom it has to be read `again`, because another name has to be
+    /// tried or something came between; it is not kept twice for that.
+    async fn create_booked(
+        &self,
+        target: &Target,
+        query: &Query,
+        read: Booked,
+        again: impl Fn() -> Result<Booked, Status> + Sync,
+    ) -> Result<Written, Status> {
+        self.check_escalation(target, query, &read.value, None)?;
+        let generated = meta::text(&read.value, "name").is_empty();
+        let mut read = Some(read);
         for attempt in 1.. {
-            let mut new = sent.clone();
+            let mut new = read.take().map_or_else(&again, Ok)?;
             rules::prepare_new(target, &mut new.value, self.now(), &self.world().random)?;
             let guards = self.check_parents(target, &new.value)?;
             let name = meta::text(&new.value, "name").to_owned();
@@ -87,7 +99,7 @@ impl Server {
                     let object = encode::tried(&target.resource, target.version(), object, "");
                     return Ok(Written { code: 201, object, warnings });
                 }
-                self.check_taken(target, &sent.value, &name, attempt)?;
+                self.check_taken(target, &name, generated, attempt)?;
                 continue;
             }
             let op = Op::Put(encode::draft(&target.resource, target.version(), &object));
@@ -100,7 +112,7 @@ impl Server {
                 }
                 // What it depends on has changed meanwhile: look again.
                 Err(WriteError::Conflict { key: at_fault, .. }) if at_fault != key && attempt < WRITE_TRIES => {}
-                Err(WriteError::Conflict { .. }) => self.check_taken(target, &sent.value, &name, attempt)?,
+                Err(WriteError::Conflict { .. }) => self.check_taken(target, &name, generated, attempt)?,
                 Err(error) => return Err(refused(&error)),
             }
         }
@@ -108,8 +120,7 @@ impl Server {
     }
 
     /// Refuses a name that is taken, unless it was made here and another can be tried.
-    fn check_taken(&self, target: &Target, sent: &Value, name: &str, attempt: usize) -> Result<(), Status> {
-        let generated = meta::text(sent, "name").is_empty();
+    fn check_taken(&self, target: &Target, name: &str, generated: bool, attempt: usize) -> Result<(), Status> {
         if generated && attempt < NAME_TRIES {
             return Ok(());
         }
@@ -171,11 +182,11 @@ impl Server {
         for _ in 0..WRITE_TRIES {
             let snapshot = self.store().snapshot();
             let Some(entry) = snapshot.get(&key) else {
-                let Some(new) = change.created(target, query, self.now())? else {
-                    return Err(Status::not_found(&target.resource.id, &name));
-                };
+                let not_found = || Status::not_found(&target.resource.id, &name);
+                let made = || change.created(target, query, self.now())?.ok_or_else(not_found);
+                let new = made()?;
                 self.require_create(target, query)?;
-                match self.create_booked(target, query, new).await {
+                match self.create_booked(target, query, new, made).await {
                     // Somebody was faster: it is there to be changed.
                     Err(status) if status.reason == "AlreadyExists" && !query.dry_run => continue,
                     created => return created,
@@ -231,7 +242,8 @@ impl Server {
         entry: &Stored,
         old: &Value,
     ) -> Result<Update<'_>, Status> {
-        let live = Live { object: old, managed: entry.beside.managed() };
+        let managed = entry.beside.managed();
+        let live = Live { object: old, managed: &managed };
         let mut sent = change.wanted(target, query, live, self.now())?;
         let name = target.name.as_deref().unwrap_or_default();
         let shown = self.shown_to_hooks(old, live.managed);

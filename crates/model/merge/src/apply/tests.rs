@@ -162,7 +162,7 @@ fn writers_of_the_status_are_managers_of_their_own() {
 
 #[test]
 fn an_empty_list_ends_the_bookkeeping() {
-    for reset in [json!([]), json!([{}])] {
+    for reset in [json!([]), json!([{}]), json!([null])] {
         let mut object = Web::new();
         object.apply("one", &json!({"replicas": 1}), Force::No).unwrap();
         object.update("two", |new| new["metadata"]["managedFields"] = reset.clone());

@@ -94,7 +94,7 @@ impl Sent {
 /// Whether nothing is said in an entry.
 fn is_blank(entry: &Value) -> bool {
     let silent = |value: &Value| value.is_null() || value.as_str().is_some_and(str::is_empty);
-    entry.as_object().is_some_and(|members| members.values().all(silent))
+    entry.is_null() || entry.as_object().is_some_and(|members| members.values().all(silent))
 }
 
 fn read(index: usize, entry: &Value) -> Result<Entry, ManagedFieldsError> {

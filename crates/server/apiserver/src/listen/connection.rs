@@ -234,6 +234,8 @@ fn builder(limits: &ConnectionLimits) -> auto::Builder<TokioExecutor> {
         .max_pending_accept_reset_streams(limits.pending_resets)
         .max_local_error_reset_streams(limits.error_resets)
         .max_send_buf_size(limits.send_buffer)
+        .initial_stream_window_size(limits.receive_buffer)
+        .initial_connection_window_size(limits.receive_buffer)
         .keep_alive_interval(limits.ping)
         .keep_alive_timeout(limits.ping);
     builder

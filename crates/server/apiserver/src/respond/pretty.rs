@@ -3,13 +3,17 @@
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Response, header};
-use http_body_util::BodyExt;
+use http_body::Frame;
+use http_body_util::{BodyExt, StreamBody};
 
 use super::{Body, JSON};
 use crate::target::is_true;
 
 /// Programs that people sit in front of, as their user agents begin.
 const PEOPLE: [&str; 3] = ["curl/", "Wget/", "Mozilla/5.0"];
+
+/// Bytes that are indented at once: a large object, which all its readers share, becomes several times larger.
+const PIECE: usize = 64 << 10;
 
 /// Whether a request asks for it, or comes from a person. Streams are not for reading.
 pub(crate) fn is_wanted(parts: &Parts) -> bool {
@@ -29,9 +33,16 @@ pub(crate) fn printed(response: Response<Body>) -> Response<Body> {
     }
     let (mut parts, body) = response.into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);
-    let mut indenter = Indenter::default();
-    let body = body.map_frame(move |frame| frame.map_data(|piece| indenter.indented(&piece)));
-    Response::from_parts(parts, body.boxed_unsync())
+    let state = (body, Bytes::new(), Indenter::default());
+    let pieces = futures::stream::unfold(state, |(mut body, mut rest, mut indenter)| async move {
+        while rest.is_empty() {
+            let Ok(frame) = body.frame().await?;
+            rest = frame.into_data().unwrap_or_default();
+        }
+        let piece = indenter.indented(&rest.split_to(rest.len().min(PIECE)));
+        Some((Ok(Frame::data(piece)), (body, rest, indenter)))
+    });
+    Response::from_parts(parts, StreamBody::new(pieces).boxed_unsync())
 }
 
 /// Indents a document as Go does it.
