@@ -27,8 +27,10 @@ const EACH_KIB: f64 = 100.0;
 /// Creates definitions with a schema of about 80 fields, one after the other, and of each the first object at once. The
 /// ratio is theirs to ours.
 #[derive(Parser)]
-#[command(after_help = "Exit codes: 0 measured and both aims are met; 1 it could not be measured; 2 wrong usage; 3 measured, \
-                        but an aim is not met")]
+#[command(
+    after_help = "Exit codes: 0 measured and both aims are met; 1 it could not be measured; 2 wrong usage; 3 measured, \
+                        but an aim is not met"
+)]
 struct Args {
     /// How many
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]

@@ -17,6 +17,10 @@ use tokio::time::Instant;
 /// Sends the same load to `concert serve` and to the real kube-apiserver with etcd, in turns, over HTTP/2 and TLS. Both
 /// sync every write. The ratio is ours to theirs.
 #[derive(Parser)]
+#[command(
+    after_help = "Exit codes: 0 measured, every aim that was asked for is met; 1 it could not be measured; 2 wrong usage; \
+                        3 measured, but an aim is not met"
+)]
 struct Args {
     /// How long each workload runs, in seconds
     #[arg(long, value_name = "S", default_value_t = 3)]
@@ -39,6 +43,9 @@ struct Args {
 }
 
 const FAN_OUT: &str = "watch events delivered";
+/// What is to be at least so many times as fast as on the real server, with so many clients.
+const AIMS: &[(Workload, usize, f64)] =
+    &[(Workload::Apply, 64, 4.0), (Workload::ApplyDeployment, 64, 4.0), (Workload::StrategicPatch, 64, 4.0)];
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Output {
@@ -73,7 +80,8 @@ struct Running {
 #[tokio::main]
 async fn main() -> ExitCode {
     match run(&Args::parse()).await {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(3),
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
@@ -81,7 +89,8 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(args: &Args) -> Result<()> {
+/// Whether every aim is met that something was measured of.
+async fn run(args: &Args) -> Result<bool> {
     let sync = fsync_time()?;
     let mut running = vec![start(Server::Embedded, args).await?];
     if !args.embedded_only {
@@ -104,7 +113,20 @@ async fn run(args: &Args) -> Result<()> {
         Output::Table => print!("{}", table(&lines, sync)?),
         Output::Json => println!("{}", serde_json::to_string_pretty(&lines)?),
     }
-    Ok(())
+    Ok(judge(&lines))
+}
+
+/// Says of each aim whether it is met; whether all are.
+fn judge(lines: &[Line]) -> bool {
+    let mut all = true;
+    for (workload, clients, times) in AIMS {
+        let line = lines.iter().find(|line| line.what == workload.name() && line.clients == *clients);
+        let Some(ratio) = line.and_then(|line| line.ratio) else { continue };
+        let (met, what) = (ratio >= *times, workload.name());
+        eprintln!("{:<9}{ratio:>6.1}   {what} x{clients}: at least {times} times", if met { "met" } else { "NOT MET" });
+        all &= met;
+    }
+    all
 }
 
 async fn start(server: Server, args: &Args) -> Result<Running> {

@@ -16,6 +16,8 @@ use kube::{Client, ResourceExt};
 
 /// Objects that a subscriber of a shared store may lag behind, as in kube's own examples.
 const BUFFER: usize = 128;
+/// Controllers that share a store begin by then, or never.
+const BEGIN: Duration = Duration::from_secs(30);
 
 /// What reconciles have seen.
 pub struct Tally {
@@ -128,8 +130,9 @@ pub async fn share(client: &Client, count: usize, tally: &Arc<Tally>) -> Result<
         .modify(|pod| pod.managed_fields_mut().clear())
         .reflect_shared(writer);
     tokio::spawn(changes.for_each(|_| async {}));
-    until(|| begun.iter().all(|first| first.load(Ordering::Relaxed))).await;
-    Ok(())
+    // All of them wait for the store, which wakes one: the others begin with what happens next.
+    let all = until(|| begun.iter().all(|first| first.load(Ordering::Relaxed)));
+    tokio::time::timeout(BEGIN, all).await.context("not all controllers of the shared store have begun")
 }
 
 /// A controller for each of so many custom kinds.
