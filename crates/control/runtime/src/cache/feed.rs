@@ -1,5 +1,6 @@
 //! The watches that feed a cache: which there are, and what their events do.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -152,17 +153,18 @@ impl Shared {
         let moves = !matches!(event, Event::Reset | Event::Listed(_));
         self.hand_out(running, event);
         if moves {
-            if self.trouble_of(running).is_some() {
-                tracing::info!(scope = %self.scope, "watch is well again");
-            }
+            let recovers = Cell::new(false);
             note(&|state| {
                 state.synced |= complete;
                 state.listing &= !complete;
-                state.trouble = None;
+                recovers.set(state.trouble.take().is_some());
                 // A list says how far it is; a server that lost its history may be less far than before.
                 let before = if complete { 0 } else { state.revision };
                 state.revision = before.max(seen.unwrap_or(0));
             });
+            if recovers.get() {
+                tracing::info!(scope = %self.scope, "watch is well again");
+            }
         }
     }
 

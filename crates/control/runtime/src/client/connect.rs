@@ -121,14 +121,14 @@ pub(crate) async fn find(source: &Source, around: &Surroundings) -> Result<(kube
 /// Reads and merges kubeconfigs. Of several in `KUBECONFIG`, missing ones are skipped, as kubectl does.
 fn read(paths: &[PathBuf], from: &'static str) -> Result<(Kubeconfig, String), ConnectError> {
     let fail = |file: &Path, why: String| ConnectError::Kubeconfig { file: file.to_owned(), from, why };
+    let fix = if from == "KUBECONFIG" { "correct or unset it" } else { "name a readable kubeconfig with --kubeconfig" };
     let mut merged: Option<Kubeconfig> = None;
     let mut names = Vec::new();
     for path in paths {
         if paths.len() > 1 && !path.exists() {
             continue;
         }
-        let next = Kubeconfig::read_from(path)
-            .map_err(|e| fail(path, format!("{}; name a readable kubeconfig with --kubeconfig", explain(&e))))?;
+        let next = Kubeconfig::read_from(path).map_err(|e| fail(path, format!("{}; {fix}", explain(&e))))?;
         names.push(format!("\"{}\"", path.display()));
         merged = Some(match merged {
             Some(before) => before.merge(next).map_err(|e| fail(path, e.to_string()))?,
@@ -254,6 +254,9 @@ mod tests {
         let a = write(dir.path(), "a", &kubeconfig("a", "https://a:1"));
         let context = message(Source { kubeconfig: Some(a), context: Some("z".into()) }, around.clone()).await;
         assert!(context.contains("context \"z\" (from --context)") && context.contains("it has: a"), "{context}");
+        let unset = Surroundings { kubeconfig: Some(dir.path().join("nope").into()), ..around.clone() };
+        let unset = message(Source::default(), unset).await;
+        assert!(unset.contains("nope\" (from KUBECONFIG)") && unset.ends_with("correct or unset it"), "{unset}");
         let broken = write(dir.path(), "broken", "clusters: [");
         let broken = message(Source { kubeconfig: Some(broken), context: None }, around).await;
         assert!(broken.contains("broken\" (from --kubeconfig)"), "{broken}");

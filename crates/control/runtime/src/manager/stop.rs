@@ -37,7 +37,7 @@ impl Stop {
         if !tracing::dispatcher::has_been_set() {
             // A program that waits for something and does not say so looks like one that hangs.
             eprintln!(
-                "concert-runtime: nobody hears what this process says: call tracing_subscriber::fmt::init() first"
+                "concert-runtime: nobody hears what this process says: call tracing_subscriber::fmt().init() first"
             );
         }
         let mut terminate = signal(SignalKind::terminate()).map_err(ManagerError::Signals)?;

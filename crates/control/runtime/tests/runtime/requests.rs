@@ -57,7 +57,7 @@ impl Gate for Failing {
             return Verdict::Pass;
         }
         *left -= 1;
-        if *left % 2 == 0 { Verdict::Fail(503) } else { Verdict::Refuse }
+        Verdict::Fail(if left.is_multiple_of(2) { 503 } else { 429 })
     }
 }
 
@@ -70,7 +70,7 @@ async fn retries_and_the_wait_for_the_limit_are_told_apart_from_the_request() {
     let (text, at) = (metrics.text(), "verb=\"GET\",host=\"in-process\"");
     let count = |metric: &str| value(&text, &format!("rest_client_{metric}{{{at}}}"));
     assert_eq!((count("request_duration_seconds_count"), count("request_size_bytes_count")), (1.0, 5.0));
-    for code in ["503", "<error>"] {
+    for code in ["503", "429"] {
         assert_eq!(value(&text, &format!("rest_client_request_retries_total{{code=\"{code}\",{at}}}")), 2.0, "{code}");
     }
     let waited = count("rate_limiter_duration_seconds_sum");
