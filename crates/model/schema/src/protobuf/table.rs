@@ -11,7 +11,8 @@ use crate::builtin::data::{self, Presence, Special, Type};
 static MESSAGES: LazyLock<HashMap<&'static str, OnceLock<Message>>> =
     LazyLock::new(|| data::names().map(|name| (name, OnceLock::new())).collect());
 
-/// What is answered and never sent, by kind; those of the last line have an apiVersion of their own.
+/// What is answered and never sent: apiVersion, or how it begins, kind, and struct. Some discovery documents have no
+/// apiVersion.
 const ANSWERED: [(&str, &str, &str); 8] = [
     ("v1", "Status", "meta.v1.Status"),
     ("v1", "APIResourceList", "meta.v1.APIResourceList"),
@@ -89,7 +90,8 @@ pub(super) fn kind(api_version: &str, kind: &str) -> Option<&'static Message> {
 /// The message of a kind that is answered.
 pub(super) fn answered(api_version: &str, name: &str) -> Option<&'static Message> {
     let fits = |(version, kind, _): &&(&str, &str, &str)| {
-        *kind == name && (*version == api_version || version.ends_with('/') && api_version.starts_with(version))
+        let begins = version.ends_with('/') && api_version.starts_with(version);
+        *kind == name && (*version == api_version || api_version.is_empty() || begins)
     };
     match ANSWERED.iter().find(fits) {
         Some((_, _, known)) => message(known),
