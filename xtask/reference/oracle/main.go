@@ -5,6 +5,7 @@
 //	go run ./oracle -strategic -seed 1 -count 400 -limit 1000 >../../crates/model/merge/tests/vectors/strategic.jsonl
 //	go run ./oracle -scale -seed 1 -count 40 >../../crates/model/merge/tests/vectors/scale.jsonl
 //	go run ./oracle -builtin 6 -seed 1 -count 40 >../../crates/model/merge/tests/vectors/builtin.jsonl
+//	go run ./oracle -marshal -seed 1 -count 2 -limit 3000 >../../crates/model/schema/tests/vectors/protobuf.jsonl
 package main
 
 import (
@@ -35,6 +36,7 @@ func main() {
 	strategic := flag.Bool("strategic", false, "strategic merge patches instead of applies")
 	scale := flag.Bool("scale", false, "managers of scales instead of applies")
 	builtin := flag.Int("builtin", 0, "so many of the built-in kinds instead of custom ones")
+	marshal := flag.Bool("marshal", false, "objects of every kind in JSON and in protobuf instead of applies")
 	limit := flag.Int("limit", 0, "of bytes of a case; longer ones are left out")
 	flag.Parse()
 	if *strategic {
@@ -43,6 +45,16 @@ func main() {
 	var known *builtins
 	if *builtin > 0 {
 		known = newBuiltins()
+	}
+	for n := *seed; *marshal && n < *seed+*count; n++ {
+		for _, gvk := range marshalled() {
+			if made := marshalCase(&gen{rand.New(rand.NewSource(n))}, gvk); made != nil {
+				print(made, *limit)
+			}
+		}
+	}
+	if *marshal {
+		return
 	}
 	for n := *seed; n < *seed+*count; n++ {
 		g := &gen{rand.New(rand.NewSource(n))}

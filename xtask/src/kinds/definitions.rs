@@ -9,7 +9,20 @@ use serde_json::{Map, Value};
 use super::source::{Field, Source};
 
 /// What is needed beside the kinds of resources and subresources.
-const FURTHER: [&str; 4] = ["meta.v1.DeleteOptions", "meta.v1.ListMeta", "meta.v1.ObjectMeta", "autoscaling.v1.Scale"];
+const FURTHER: [&str; 12] = [
+    "meta.v1.DeleteOptions",
+    "meta.v1.ListMeta",
+    "meta.v1.ObjectMeta",
+    "autoscaling.v1.Scale",
+    "meta.v1.Status",
+    "meta.v1.PartialObjectMetadata",
+    "meta.v1.PartialObjectMetadataList",
+    "meta.v1.APIVersions",
+    "meta.v1.APIGroup",
+    "meta.v1.APIGroupList",
+    "meta.v1.APIResourceList",
+    "apidiscovery.v2.APIGroupDiscoveryList",
+];
 
 /// Types that are something of their own in JSON and in protobuf.
 const SPECIAL: [(&str, &str); 11] = [

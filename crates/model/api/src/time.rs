@@ -27,6 +27,12 @@ impl Time {
         self.micros.div_euclid(1_000_000)
     }
 
+    /// The microseconds beyond whole seconds.
+    #[must_use]
+    pub fn subsec_micros(self) -> u32 {
+        u32::try_from(self.micros.rem_euclid(1_000_000)).unwrap_or(0)
+    }
+
     /// How long ago `earlier` was; zero if it is later.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {

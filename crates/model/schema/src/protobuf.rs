@@ -1,17 +1,22 @@
-//! Bodies in protobuf, read into the JSON that they mean.
+//! Bodies in protobuf, read into the JSON that they mean, and answers in protobuf, written from it.
 //!
 //! Clients of the typed kinds (kubectl among them) send `k8s\0` and a `runtime.Unknown { typeMeta, raw }`. One reader,
 //! driven by the data of the built-in kinds, reads every kind. Nothing a peer sends makes it panic, recurse deeper than JSON
-//! may be, or take more memory than some times its length.
+//! may be, or take more memory than some times its length. One writer, driven by the same data, writes every kind as the
+//! real server writes it ([`Encoder`]).
 
+mod encoder;
+mod layout;
 mod special;
 mod table;
 #[cfg(test)]
 mod tests;
 mod wire;
+mod write;
 
 use serde_json::Value;
 
+pub use encoder::{Encoder, ListEncoder, framed};
 pub use wire::WireError;
 
 /// The first bytes of every protobuf body.

@@ -25,8 +25,9 @@ use crate::openapi;
 use crate::parts;
 use crate::protobuf;
 use crate::read::Page;
+use crate::read::encoded;
 use crate::read::pieces::Writer;
-use crate::respond::{self, Body, Count, Form, Offer};
+use crate::respond::{self, Body, Count, Encoding, Form, Offer, Wanted};
 use crate::scale;
 use crate::target::{Part, Query, Route, Target, plain, program, route};
 use crate::write::Written;
@@ -42,7 +43,8 @@ impl Server {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let (parts, body) = request.into_parts();
-        let yaml = parts.uri.path().starts_with("/api") && respond::prefers_yaml(&parts.headers);
+        let negotiated = ["/api", "/version"].iter().any(|path| parts.uri.path().starts_with(path));
+        let plain = if negotiated { respond::plain(&parts.headers) } else { Encoding::Json };
         let pretty = respond::pretty::is_wanted(&parts);
         let sender = parts.extensions.get::<User>().cloned();
         let (response, admitted) = match self.admit(&parts) {
@@ -52,10 +54,12 @@ impl Server {
             }
             Err(refusal) => (*refusal, None),
         };
-        let response = match (yaml, pretty) {
-            (true, _) => self.in_yaml(sender.as_ref(), response).await,
-            (false, true) => respond::pretty::printed(response),
-            (false, false) => response,
+        let encoding = response.extensions().get::<Encoding>().copied().unwrap_or(plain);
+        let response = match encoding {
+            Encoding::Json if pretty => respond::pretty::printed(response),
+            Encoding::Json => response,
+            Encoding::Yaml => self.in_yaml(sender.as_ref(), response).await,
+            Encoding::Protobuf => respond::in_protobuf(response).await,
         };
         let mut response = match admitted {
             Some(admitted) => admitted.holds(response),
@@ -123,18 +127,19 @@ impl Server {
                     if watched && parts.method != Method::GET {
                         return Err(Status::method_not_allowed());
                     }
-                    let form = respond::negotiate(&parts.headers, offer(&parts.method, &target))?;
+                    let wanted = respond::negotiate(&parts.headers, offer(&parts.method, &target))?;
                     if query.watch {
-                        respond::check_stream(&parts.headers)?;
+                        wanted.check_stream()?;
                     }
                     let Arrived { bytes, room } = self.read_body(sender.as_ref(), body).await?;
                     let burden = self.burden(&parts.method, &parts.headers, &target, &bytes);
                     let _room = self.room_for(sender.as_ref(), burden).await?;
                     let work = async {
                         let body = protobuf::translated(&parts.method, &mut parts.headers, &target, bytes)?;
-                        self.resource(&parts.method, &parts.headers, &target, &query, form, &body).await
+                        self.resource(&parts.method, &parts.headers, &target, &query, wanted, &body).await
                     };
-                    let response = burden.carried(work).await?;
+                    let mut response = burden.carried(work).await?;
+                    response.extensions_mut().insert(wanted.encoding);
                     // A large one is answered at length, and its reader may be slow.
                     Ok(match room {
                         Some(room) => limits::keeping(response, room),
@@ -208,34 +213,34 @@ impl Server {
         headers: &HeaderMap,
         target: &Target,
         query: &Query,
-        form: Form,
+        wanted: Wanted,
         body: &[u8],
     ) -> Result<Response<Body>, Status> {
         if method != Method::GET {
             // A fork's begins with its first write.
             self.keep_house();
         }
-        if let Some(answered) = self.acted(method, headers, target, query, form, body).await {
+        if let Some(answered) = self.acted(method, headers, target, query, wanted, body).await {
             return answered;
         }
         let media = || Media::of(headers);
         match (method, target.name.is_some()) {
             (&Method::GET | &Method::HEAD, _) if method == Method::GET || target.resource.is_custom() => {
-                self.read(target, query, form).await
+                self.read(target, query, wanted).await
             }
             (&Method::POST, false) if !target.resource.namespaced || target.namespace.is_some() => {
                 let written = self.create(target, query, media()?, body).await?;
-                self.written(target, query, form, written)
+                self.written(target, query, wanted.form, written)
             }
             (&Method::PUT, true) => {
                 let change = Change::replace(target, query, media()?, body)?;
                 let written = self.update(target, query, &change).await?;
-                self.written(target, query, form, written)
+                self.written(target, query, wanted.form, written)
             }
             (&Method::PATCH, true) if target.part != Part::Finalize => {
                 let change = Change::patch(target, query, headers, body)?;
                 let written = self.update(target, query, &change).await?;
-                self.written(target, query, form, written)
+                self.written(target, query, wanted.form, written)
             }
             (&Method::DELETE, true) if target.part == Part::Whole => {
                 let options = DeleteOptions::read(media()?, body, query)?;
@@ -247,7 +252,7 @@ impl Server {
             (&Method::DELETE, false) if target.is_collection() && target.resource.deletes_collections() => {
                 let options = DeleteOptions::read(media()?, body, query)?.of_many()?;
                 let page = self.delete_collection(target, query, &options).await?;
-                self.listed(target, query, form, page)
+                self.listed(target, query, wanted, page)
             }
             (&Method::PUT | &Method::PATCH, false) if target.resource.is_custom() => {
                 Err(Status::bad_request("name must be provided"))
@@ -264,7 +269,7 @@ impl Server {
         headers: &HeaderMap,
         target: &Target,
         query: &Query,
-        form: Form,
+        wanted: Wanted,
         body: &[u8],
     ) -> Option<Result<Response<Body>, Status>> {
         let answered = target.resource.is_answered();
@@ -283,7 +288,7 @@ impl Server {
             }
             _ if answered => {
                 let review = Media::of(headers).and_then(|media| self.review(target, query, media, body));
-                Some(review.and_then(|written| self.written(target, query, form, written)))
+                Some(review.and_then(|written| self.written(target, query, wanted.form, written)))
             }
             Part::Whole if !allows(target, method) => Some(Err(Status::method_not_allowed())),
             _ => None,
@@ -291,26 +296,29 @@ impl Server {
     }
 
     /// GET: of one object or many, once or for a while.
-    async fn read(&self, target: &Target, query: &Query, form: Form) -> Result<Response<Body>, Status> {
+    async fn read(&self, target: &Target, query: &Query, wanted: Wanted) -> Result<Response<Body>, Status> {
         if target.part == Part::Finalize {
             return Err(Status::method_not_allowed());
         }
         if target.name.is_some() && !query.watched_one {
-            return Ok(respond::bytes(200, self.get(target, query, form).await?));
+            return Ok(respond::bytes(200, self.get(target, query, wanted.form).await?));
         }
         if query.watch {
             if target.version().builtin.is_some_and(|builtin| !builtin.can("watch")) {
                 return Err(not_supported("watch", target));
             }
-            return Ok(respond::stream(self.watch(target, query, form).await?));
+            return Ok(respond::events(wanted.encoding, self.watch(target, query, wanted).await?));
         }
         let page = self.page(target, query).await?;
-        self.listed(target, query, form, page)
+        self.listed(target, query, wanted, page)
     }
 
-    fn listed(&self, target: &Target, query: &Query, form: Form, page: Page) -> Result<Response<Body>, Status> {
-        crate::table::check_count(target, form, Count::Many)?;
-        Ok(respond::stream(Writer::new(target, query, form, self.now())?.pieces(page)))
+    fn listed(&self, target: &Target, query: &Query, wanted: Wanted, page: Page) -> Result<Response<Body>, Status> {
+        crate::table::check_count(target, wanted.form, Count::Many)?;
+        if wanted.encoding == Encoding::Protobuf {
+            return Ok(respond::protobuf_stream(encoded::pieces(target, wanted.form, page)?));
+        }
+        Ok(respond::stream(Writer::new(target, query, wanted.form, self.now())?.pieces(page)))
     }
 
     /// The answer to a write: the object in the form the client wants, and its warnings.

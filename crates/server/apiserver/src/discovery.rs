@@ -42,10 +42,19 @@ impl Server {
             return respond::failure(&Status::method_not_allowed());
         }
         let offer = Offer::Discovery { routed, aggregated: segments.len() == 1 };
-        let form = match respond::negotiate(headers, offer) {
-            Ok(form) => form,
+        let wanted = match respond::negotiate(headers, offer) {
+            Ok(wanted) => wanted,
             Err(status) => return respond::failure(&status),
         };
+        let mut response = self.discovered(segments, wanted.form);
+        if response.status().is_success() {
+            response.extensions_mut().insert(wanted.encoding);
+        }
+        response
+    }
+
+    fn discovered(&self, segments: &[&str], form: Form) -> Response<Body> {
+        let kinds = self.kinds();
         if let (["api" | "apis"], Form::AggregatedDiscovery(version)) = (segments, form) {
             let documents = kinds.discovery.get_or_init(|| aggregated(&kinds));
             let document = if segments == ["api"] { &documents.core } else { &documents.groups };

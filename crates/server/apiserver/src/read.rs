@@ -1,5 +1,6 @@
 //! Getting and listing.
 
+pub(crate) mod encoded;
 pub(crate) mod options;
 pub(crate) mod pieces;
 mod token;
@@ -90,10 +91,7 @@ impl Server {
                 let table = table::table(target, query, version, &object, &metadata, self.now())?;
                 Ok(table.to_string().into())
             }
-            Form::Metadata(version, _) => {
-                let object = encode::tree(&target.resource, target.version(), entry)?;
-                Ok(table::metadata_only(version, &object).to_string().into())
-            }
+            Form::Metadata(version, _) => Ok(table::metadata_bytes(&target.resource, target.version(), version, entry)),
         }
     }
 

@@ -1,5 +1,6 @@
-//! Answers: what the client accepts, and bodies in that form.
+//! Answers: bodies in the form and the encoding that the client accepts.
 
+mod negotiate;
 pub(crate) mod pretty;
 mod warnings;
 
@@ -7,117 +8,25 @@ use std::convert::Infallible;
 
 use bytes::Bytes;
 use concert_api::Status;
+use concert_schema::protobuf::Encoder;
 use futures::Stream;
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode, header};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
 use serde_json::Value;
 
 use crate::body::yaml;
+pub(crate) use negotiate::{Count, Encoding, Form, Offer, Wanted, negotiate, not_acceptable, plain};
 pub(crate) use warnings::{warn, warn_first};
 
 /// The body of an answer.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// The form in which the client wants objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// As they are.
-    Object,
-    /// As rows for people, in this version.
-    Table(&'static str),
-    /// Only their metadata, in this version, of one object or of many.
-    Metadata(&'static str, Count),
-    /// Discovery in one document.
-    AggregatedDiscovery(&'static str),
-}
-
-/// One or many.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Count {
-    One,
-    Many,
-}
-
-/// What there is to be had, which decides about forms and words of refusal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Offer {
-    /// Objects of a custom resource.
-    Custom,
-    /// Objects of a built-in kind; whether as a list.
-    Builtin(Count),
-    /// Documents about what is served.
-    Discovery { routed: bool, aggregated: bool },
-    /// Something that is always JSON.
-    Fixed,
-}
-
 const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
-const REPRESENTATIONS: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-const STREAMS: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
-
-impl Offer {
-    fn has(self, form: Form) -> bool {
-        match (self, form) {
-            (_, Form::Object) => true,
-            (Self::Custom | Self::Builtin(_), Form::Table(_) | Form::Metadata(..)) => true,
-            (Self::Discovery { aggregated, .. }, Form::AggregatedDiscovery(_)) => aggregated,
-            (Self::Custom | Self::Builtin(_), Form::AggregatedDiscovery(_))
-            | (Self::Discovery { .. }, Form::Table(_) | Form::Metadata(..))
-            | (Self::Fixed, Form::Table(_) | Form::Metadata(..) | Form::AggregatedDiscovery(_)) => false,
-        }
-    }
-
-    /// What is built in is found by media type before anybody looks at the rest; the refusal then is another one.
-    fn check_route(self, accepts: &str) -> Result<(), Status> {
-        let available = match self {
-            Self::Custom | Self::Discovery { routed: false, .. } => return Ok(()),
-            Self::Builtin(Count::Many) => format!("{REPRESENTATIONS}, {STREAMS}"),
-            Self::Builtin(Count::One) | Self::Discovery { .. } => REPRESENTATIONS.to_owned(),
-            Self::Fixed => JSON.to_owned(),
-        };
-        let media = |clause: &str| clause.split(';').next().unwrap_or_default().trim().to_owned();
-        let known = if matches!(self, Self::Fixed) { JSON } else { REPRESENTATIONS };
-        let routed = |clause: &str| clause == "*/*" || known.split(", ").any(|one| one == clause);
-        if accepts.split(',').any(|clause| routed(&media(clause))) {
-            return Ok(());
-        }
-        let message = format!("406: Not Acceptable\n\nAvailable representations: {available}");
-        Err(Status::failure(406, "NotAcceptable", message).with(concert_api::Details::default()))
-    }
-}
-
-/// Chooses the form that the client likes best of those that we can give.
-pub(crate) fn negotiate(headers: &HeaderMap, offer: Offer) -> Result<Form, Status> {
-    let accepts = accepts(headers);
-    if accepts.trim().is_empty() {
-        return Ok(Form::Object);
-    }
-    offer.check_route(&accepts)?;
-    clauses(&accepts)
-        .into_iter()
-        .filter_map(form)
-        .find(|form| offer.has(*form))
-        .ok_or_else(|| not_acceptable(format!("only the following media types are accepted: {REPRESENTATIONS}")))
-}
-
-fn accepts(headers: &HeaderMap) -> String {
-    let values: Vec<&str> = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
-    values.join(",")
-}
-
-/// What the client accepts, by its preference: `q` first, then what is told exactly before what is not, then in order.
-fn clauses(accepts: &str) -> Vec<&str> {
-    let quality = |clause: &str| {
-        let told = clause.split(';').skip(1).find_map(|part| part.trim().strip_prefix("q="));
-        told.map_or(1.0, |told| told.trim().parse::<f32>().unwrap_or(0.0))
-    };
-    let vague = |clause: &str| clause.split(';').next().unwrap_or_default().matches('*').count();
-    let mut clauses: Vec<&str> = accepts.split(',').collect();
-    clauses.sort_by(|a, b| quality(b).total_cmp(&quality(a)).then_with(|| vague(a).cmp(&vague(b))));
-    clauses
-}
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+/// Events in protobuf; those in JSON have no type of their own.
+const PROTOBUF_STREAM: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
 /// Whether an answer is of JSON.
 pub(crate) fn is_json(response: &Response<Body>) -> bool {
@@ -137,60 +46,29 @@ pub(crate) fn in_yaml(mut parts: http::response::Parts, body: Bytes) -> Response
     Response::from_parts(parts, Full::new(body).boxed_unsync())
 }
 
-/// Whether the client would rather have YAML than JSON.
-pub(crate) fn prefers_yaml(headers: &HeaderMap) -> bool {
-    let accepts = accepts(headers);
-    let best = clauses(&accepts).into_iter().find(|clause| form(clause).is_some());
-    best.is_some_and(|clause| clause.split(';').next().is_some_and(|media| media.trim() == YAML))
-}
-
-/// 406: events do not come in YAML.
-pub(crate) fn check_stream(headers: &HeaderMap) -> Result<(), Status> {
-    if prefers_yaml(headers) {
-        return Err(not_acceptable(format!("only the following media types are accepted: {STREAMS}")));
-    }
-    Ok(())
-}
-
-/// 406.
-pub(crate) fn not_acceptable(message: String) -> Status {
-    Status::failure(406, "NotAcceptable", message)
-}
-
-fn form(accept: &str) -> Option<Form> {
-    let mut parts = accept.split(';').map(str::trim);
-    let media = parts.next()?;
-    if !matches!(media, JSON | YAML | "application/*" | "*/*") {
-        return None;
-    }
-    let (mut kind, mut version, mut group) = ("", "", "");
-    for part in parts {
-        match part.split_once('=') {
-            Some(("as", value)) => kind = value,
-            Some(("v", value)) => version = value,
-            Some(("g", value)) => group = value,
-            _ => {}
+/// Writes an answer of JSON in protobuf. What has none stays what it is.
+pub(crate) async fn in_protobuf(response: Response<Body>) -> Response<Body> {
+    let media = response.headers().get(header::CONTENT_TYPE).and_then(|media| media.to_str().ok()).unwrap_or_default();
+    let Some(parameters) = media.strip_prefix(JSON).filter(|rest| rest.is_empty() || rest.starts_with(';')) else {
+        return response;
+    };
+    let Ok(media) = HeaderValue::from_str(&format!("{PROTOBUF}{parameters}")) else { return response };
+    let (mut parts, body) = response.into_parts();
+    let Ok(body) = body.collect().await;
+    let body = body.to_bytes();
+    let encoded = Encoder::for_document(&body).map(|encoder| encoder.object(&body));
+    let body = match encoded {
+        Some(Ok(encoded)) => {
+            parts.headers.insert(header::CONTENT_TYPE, media);
+            encoded.into()
         }
-    }
-    match (kind, group, version) {
-        ("", ..) => Some(Form::Object),
-        ("Table", "meta.k8s.io", version) => Some(Form::Table(meta_version(version)?)),
-        ("PartialObjectMetadata", "meta.k8s.io", version) => Some(Form::Metadata(meta_version(version)?, Count::One)),
-        ("PartialObjectMetadataList", "meta.k8s.io", version) => {
-            Some(Form::Metadata(meta_version(version)?, Count::Many))
+        Some(Err(error)) => {
+            tracing::warn!(%error, "cannot write an answer in protobuf");
+            body
         }
-        ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => Some(Form::AggregatedDiscovery("v2")),
-        ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2beta1") => Some(Form::AggregatedDiscovery("v2beta1")),
-        _ => None,
-    }
-}
-
-fn meta_version(version: &str) -> Option<&'static str> {
-    match version {
-        "v1" => Some("meta.k8s.io/v1"),
-        "v1beta1" => Some("meta.k8s.io/v1beta1"),
-        _ => None,
-    }
+        None => body,
+    };
+    Response::from_parts(parts, Full::new(body).boxed_unsync())
 }
 
 /// A JSON answer.
@@ -205,9 +83,23 @@ pub(crate) fn bytes(code: u16, bytes: Bytes) -> Response<Body> {
 
 /// An answer that arrives piece by piece.
 pub(crate) fn stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
+    streamed(JSON, pieces)
+}
+
+/// Events, in this encoding.
+pub(crate) fn events(encoding: Encoding, pieces: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
+    streamed(if encoding == Encoding::Protobuf { PROTOBUF_STREAM } else { JSON }, pieces)
+}
+
+/// A document in protobuf that arrives piece by piece.
+pub(crate) fn protobuf_stream(pieces: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
+    streamed(PROTOBUF, pieces)
+}
+
+fn streamed(media: &'static str, pieces: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
     use futures::StreamExt;
     let frames = pieces.map(|piece| Ok::<_, Infallible>(Frame::data(piece)));
-    respond(200, JSON, StreamBody::new(frames).boxed_unsync())
+    respond(200, media, StreamBody::new(frames).boxed_unsync())
 }
 
 /// An answer that is no document but a file.
@@ -264,60 +156,4 @@ fn respond(code: u16, content_type: &'static str, body: Body) -> Response<Body> 
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_clients_order_counts() {
-        for (accept, expected) in [
-            ("", Some(Form::Object)),
-            ("*/*", Some(Form::Object)),
-            ("application/vnd.kubernetes.protobuf,application/json", Some(Form::Object)),
-            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Some(Form::Table("meta.k8s.io/v1"))),
-            ("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", Some(Form::Object)),
-            (
-                "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1",
-                Some(Form::Metadata("meta.k8s.io/v1beta1", Count::Many)),
-            ),
-            ("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", None),
-            ("application/*", Some(Form::Object)),
-            (
-                "application/json;q=0.5, application/json;as=Table;v=v1;g=meta.k8s.io",
-                Some(Form::Table("meta.k8s.io/v1")),
-            ),
-            ("*/*, application/json;as=Table;v=v1;g=meta.k8s.io", Some(Form::Table("meta.k8s.io/v1"))),
-            ("text/plain", None),
-            ("application/vnd.kubernetes.protobuf", None),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
-            assert_eq!(negotiate(&headers, Offer::Custom).ok(), expected, "{accept}");
-        }
-    }
-
-    #[test]
-    fn what_is_refused_depends_on_what_is_asked() {
-        let discovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-        let (plain, all) = (Offer::Discovery { routed: false, aggregated: false }, Offer::Builtin(Count::Many));
-        let aggregated = Offer::Discovery { routed: true, aggregated: true };
-        for (offer, accept, expected) in [
-            (aggregated, discovery, Ok(Form::AggregatedDiscovery("v2"))),
-            (plain, discovery, Err("only the following")),
-            (Offer::Builtin(Count::One), "application/*", Err("406: Not Acceptable")),
-            (Offer::Builtin(Count::One), "application/json;as=X;v=v1;g=meta.k8s.io", Err("only the following")),
-            (all, "text/plain;q=1, text/html", Err("406: Not Acceptable")),
-            (all, "text/html;q=0.9, application/json;q=0.5", Ok(Form::Object)),
-        ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
-            match (negotiate(&headers, offer), expected) {
-                (Ok(form), Ok(expected)) => assert_eq!(form, expected, "{accept}"),
-                (Err(status), Err(words)) => assert!(status.message.starts_with(words), "{accept}: {status:?}"),
-                (found, _) => panic!("{accept}: {found:?}"),
-            }
-        }
-    }
 }

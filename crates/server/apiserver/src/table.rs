@@ -1,9 +1,13 @@
 //! Objects as rows for people, and as metadata only.
 
+use bytes::{Bytes, BytesMut};
 use concert_api::{Status, Time};
 use concert_schema::Column;
 use serde_json::{Value, json};
 
+use crate::beside::Stored;
+use crate::encode;
+use crate::kinds::{Resource, Version};
 use crate::respond::{Count, Form, not_acceptable};
 use crate::target::{Query, Target};
 
@@ -53,6 +57,23 @@ pub(crate) fn row(target: &Target, include: &str, api_version: &str, object: &Va
 /// A `PartialObjectMetadata` of an object.
 pub(crate) fn metadata_only(api_version: &str, object: &Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": api_version, "metadata": object["metadata"]})
+}
+
+/// The same of a stored object, whose metadata nearly always can be sent as they are.
+pub(crate) fn metadata_bytes(resource: &Resource, version: &Version, api_version: &str, entry: &Stored) -> Bytes {
+    let is_other = version.stored().is_some() || encode::is_other(resource, version, entry);
+    let stored = entry.beside.object.as_ref().filter(|_| !is_other).and_then(|object| object.field(&["metadata"]));
+    let Some(metadata) = stored else {
+        let object = encode::tree(resource, version, entry).unwrap_or_default();
+        return metadata_only(api_version, &object).to_string().into();
+    };
+    let mut bytes = BytesMut::with_capacity(metadata.len() + 96);
+    bytes.extend_from_slice(
+        format!("{{\"apiVersion\":\"{api_version}\",\"kind\":\"PartialObjectMetadata\",\"metadata\":").as_bytes(),
+    );
+    bytes.extend_from_slice(metadata);
+    bytes.extend_from_slice(b"}");
+    bytes.freeze()
 }
 
 /// Whoever asks for the metadata of one object cannot have many, and the other way round.

@@ -1,14 +1,15 @@
-//! Watching: events of the store, as a stream of lines.
+//! Watching: events of the store, as a stream of lines, or of frames in protobuf.
 //!
 //! A watcher has no buffer: it reads the shared history at its own pace, at most [`PIECE`] and one event at a time, and
 //! a watcher too slow for the window gets 410, as one that comes back too late. An event is encoded once for all
-//! watchers of its version.
+//! watchers of its version that want that encoding.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use concert_api::{ObjectKey, Status};
+use concert_schema::protobuf::{Encoder, framed};
 use concert_store::{Event, EventKind, RevisionError};
 use futures::Stream;
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ use tokio::time::Instant;
 use crate::Server;
 use crate::beside::{Parsed, Stored};
 use crate::encode;
-use crate::respond::Form;
+use crate::respond::{Encoding, Form, Wanted};
 use crate::select::Selection;
 use crate::target::{Query, Target};
 
@@ -39,7 +40,7 @@ impl Server {
         &self,
         target: &Target,
         query: &Query,
-        form: Form,
+        Wanted { form, encoding }: Wanted,
     ) -> Result<impl Stream<Item = Bytes> + Send + 'static + use<>, Status> {
         crate::read::options::check_watch(query)?;
         if matches!(form, Form::Table(_)) {
@@ -62,6 +63,7 @@ impl Server {
             include_object: query.include_object.clone(),
             selection,
             form,
+            encoder: (encoding == Encoding::Protobuf).then(|| EventEncoder::new(target, form)),
             bookmarks: query.bookmarks,
             columns_sent: false,
             last: asked.unwrap_or(snapshot.revision()),
@@ -107,6 +109,8 @@ struct Watcher {
     include_object: String,
     selection: Selection,
     form: Form,
+    /// If events are in protobuf.
+    encoder: Option<EventEncoder>,
     bookmarks: bool,
     /// The columns of a table are told once.
     columns_sent: bool,
@@ -134,7 +138,7 @@ impl Watcher {
             }
             if let Some(refusal) = self.refusal.take() {
                 self.ended = true;
-                return Some(line("ERROR", &refusal.to_json()));
+                return Some(self.line("ERROR", &refusal.to_json()));
             }
             let mut piece = BytesMut::new();
             self.push_state(&mut piece);
@@ -157,7 +161,7 @@ impl Watcher {
             if self.bookmarks && !self.ended && Instant::now() >= self.next_bookmark {
                 self.next_bookmark = next_bookmark(self.deadline);
                 let bookmark = self.bookmark(&json!({}));
-                return Some(line("BOOKMARK", &bookmark));
+                return Some(self.line("BOOKMARK", &bookmark));
             }
         }
     }
@@ -174,7 +178,7 @@ impl Watcher {
         {
             debug_assert_eq!(revision, self.last);
             let end = self.bookmark(&json!({"k8s.io/initial-events-end": "true"}));
-            piece.extend_from_slice(&line("BOOKMARK", &end));
+            piece.extend_from_slice(&self.line("BOOKMARK", &end));
         }
     }
 
@@ -189,7 +193,7 @@ impl Watcher {
                     let floor = self.server.store().floor();
                     let message = format!("too old resource version: {} ({floor})", self.last);
                     tracing::debug!(%error, "a watch is too old");
-                    piece.extend_from_slice(&line("ERROR", &Status::expired(message).to_json()));
+                    piece.extend_from_slice(&self.line("ERROR", &Status::expired(message).to_json()));
                     self.ended = true;
                     return;
                 }
@@ -243,7 +247,12 @@ impl Watcher {
         let frame = match before {
             Some(old) if kind == "DELETED" && (kind != natural || was_held) => self.gone(old, event.revision),
             _ if kind == natural && self.form == Form::Object && self.is_storage_version() => {
-                event.encoded(|event| self.frame(natural, &event.new))
+                let encoding = if self.encoder.is_some() {
+                    concert_store::Encoding::Binary
+                } else {
+                    concert_store::Encoding::Text
+                };
+                event.encoded(encoding, |event| self.frame(natural, &event.new))
             }
             _ => self.frame(kind, &event.new),
         };
@@ -253,7 +262,7 @@ impl Watcher {
     /// The line of an object that goes, as it was.
     fn gone(&mut self, old: &Stored, revision: u64) -> Bytes {
         let object = self.last_seen(old, &revision.to_string());
-        Self::event("DELETED", object)
+        self.event("DELETED", object)
     }
 
     fn last_seen(&mut self, old: &Stored, revision: &str) -> Result<Bytes, Status> {
@@ -270,23 +279,28 @@ impl Watcher {
         self.target.version().storage
     }
 
-    /// One line: the event and the object in the form the client wants.
+    /// One line or frame: the event and the object in the form the client wants.
     fn frame(&mut self, kind: &str, entry: &Stored) -> Bytes {
         let object = self.shaped(entry);
-        Self::event(kind, object)
+        self.event(kind, object)
     }
 
-    fn event(kind: &str, object: Result<Bytes, Status>) -> Bytes {
-        match object {
-            Ok(object) => {
+    fn event(&self, kind: &str, object: Result<Bytes, Status>) -> Bytes {
+        match (object, &self.encoder) {
+            (Ok(object), Some(encoder)) => encoder.frame(kind, &object),
+            (Ok(object), None) => {
                 let mut frame = BytesMut::with_capacity(object.len() + 40);
                 frame.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
                 frame.extend_from_slice(&object);
                 frame.extend_from_slice(b"}\n");
                 frame.freeze()
             }
-            Err(status) => line("ERROR", &status.to_json()),
+            (Err(status), _) => self.line("ERROR", &status.to_json()),
         }
+    }
+
+    fn line(&self, kind: &str, object: &Value) -> Bytes {
+        self.event(kind, Ok(object.to_string().into()))
     }
 
     fn shaped(&mut self, entry: &Stored) -> Result<Bytes, Status> {
@@ -330,6 +344,35 @@ fn is_deleting(entry: &Stored) -> bool {
     entry.beside.object.as_ref().is_some_and(concert_api::Object::is_deleting)
 }
 
-fn line(kind: &str, object: &Value) -> Bytes {
-    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n").into()
+/// Writes events in protobuf.
+struct EventEncoder {
+    /// Of what is watched.
+    objects: Option<Encoder>,
+}
+
+impl EventEncoder {
+    fn new(target: &Target, form: Form) -> Self {
+        let objects = match form {
+            Form::Metadata(version, _) => Encoder::new(version, "PartialObjectMetadata"),
+            Form::Object | Form::Table(_) | Form::AggregatedDiscovery(_) => {
+                let gvk = &target.version().gvk;
+                Encoder::new(&gvk.api_version(), &gvk.kind)
+            }
+        };
+        Self { objects }
+    }
+
+    /// An event; errors are about nothing that is watched.
+    fn frame(&self, kind: &str, object: &[u8]) -> Bytes {
+        let status = if kind == "ERROR" { Encoder::new("v1", "Status") } else { None };
+        let encoded = status.as_ref().or(self.objects.as_ref()).map(|encoder| encoder.object(object));
+        match encoded {
+            Some(Ok(encoded)) => framed(kind, &encoded).into(),
+            Some(Err(error)) => {
+                tracing::error!(%error, "cannot write an event in protobuf");
+                Bytes::new()
+            }
+            None => Bytes::new(),
+        }
+    }
 }

@@ -38,7 +38,16 @@ pub struct Event<B> {
     pub new: Arc<Entry<B>>,
     /// When.
     pub at: SystemTime,
-    encoded: OnceLock<Bytes>,
+    encoded: [OnceLock<Bytes>; 2],
+}
+
+/// How an event is written for those who send it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// As text.
+    Text,
+    /// As bytes.
+    Binary,
 }
 
 impl<B> Event<B> {
@@ -49,12 +58,17 @@ impl<B> Event<B> {
         new: Arc<Entry<B>>,
         at: SystemTime,
     ) -> Self {
-        Self { revision: new.revision, key, kind, old, new, at, encoded: OnceLock::new() }
+        Self { revision: new.revision, key, kind, old, new, at, encoded: [const { OnceLock::new() }; 2] }
     }
 
-    /// A form of this event that is made once and shared by all who send it.
-    pub fn encoded(&self, encode: impl FnOnce(&Self) -> Bytes) -> Bytes {
-        self.encoded.get_or_init(|| encode(self)).clone()
+    /// A form of this event that is made once and shared by all who send it so.
+    pub fn encoded(&self, encoding: Encoding, encode: impl FnOnce(&Self) -> Bytes) -> Bytes {
+        let [text, binary] = &self.encoded;
+        let place = match encoding {
+            Encoding::Text => text,
+            Encoding::Binary => binary,
+        };
+        place.get_or_init(|| encode(self)).clone()
     }
 
     fn weight(&self) -> usize {

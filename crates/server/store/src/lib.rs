@@ -44,7 +44,7 @@ pub use backup::{BackupInfo, RestoreError, inspect_backup, restore};
 pub use check::{CheckReport, check};
 pub use disk::{Durability, OpenError};
 pub use draft::Draft;
-pub use history::{Event, EventKind};
+pub use history::{Encoding, Event, EventKind};
 pub use state::{Beside, Entry, Snapshot};
 
 use commit::{Committer, Driver};

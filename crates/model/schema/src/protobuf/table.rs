@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock};
 
+use super::layout::Layout;
 use crate::builtin::builtins;
 use crate::builtin::data::{self, Presence, Special, Type};
 
@@ -10,11 +11,25 @@ use crate::builtin::data::{self, Presence, Special, Type};
 static MESSAGES: LazyLock<HashMap<&'static str, OnceLock<Message>>> =
     LazyLock::new(|| data::names().map(|name| (name, OnceLock::new())).collect());
 
+/// What is answered and never sent: apiVersion, or how it begins, kind, and struct. Some discovery documents have no
+/// apiVersion.
+const ANSWERED: [(&str, &str, &str); 8] = [
+    ("v1", "Status", "meta.v1.Status"),
+    ("v1", "APIResourceList", "meta.v1.APIResourceList"),
+    ("v1", "APIGroup", "meta.v1.APIGroup"),
+    ("v1", "APIGroupList", "meta.v1.APIGroupList"),
+    ("", "APIVersions", "meta.v1.APIVersions"),
+    ("meta.k8s.io/", "PartialObjectMetadata", "meta.v1.PartialObjectMetadata"),
+    ("meta.k8s.io/", "PartialObjectMetadataList", "meta.v1.PartialObjectMetadataList"),
+    ("apidiscovery.k8s.io/", "APIGroupDiscoveryList", "apidiscovery.v2.APIGroupDiscoveryList"),
+];
+
 /// A message: its name in errors, and its fields.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) name: &'static str,
     pub(super) fields: Vec<Field>,
+    layout: OnceLock<Layout>,
 }
 
 /// A field of a message.
@@ -25,8 +40,10 @@ pub(super) struct Field {
     pub(super) name: &'static str,
     pub(super) shape: Shape,
     pub(super) sort: Sort,
-    /// Whether it is there even if it is zero.
+    /// Whether it is there in JSON even if it is zero.
     pub(super) keeps_zero: bool,
+    /// Whether it is there on the wire even if it is zero: it is no pointer.
+    pub(super) is_always: bool,
 }
 
 /// How many of them there are.
@@ -70,6 +87,18 @@ pub(super) fn kind(api_version: &str, kind: &str) -> Option<&'static Message> {
     message(resource.or_else(part)?)
 }
 
+/// The message of a kind that is answered.
+pub(super) fn answered(api_version: &str, name: &str) -> Option<&'static Message> {
+    let fits = |(version, kind, _): &&(&str, &str, &str)| {
+        let begins = version.ends_with('/') && api_version.starts_with(version);
+        *kind == name && (*version == api_version || api_version.is_empty() || begins)
+    };
+    match ANSWERED.iter().find(fits) {
+        Some((_, _, known)) => message(known),
+        None => kind(api_version, name),
+    }
+}
+
 /// The message of a struct.
 pub(super) fn message(name: &str) -> Option<&'static Message> {
     let (name, place) = MESSAGES.get_key_value(name)?;
@@ -82,7 +111,13 @@ impl Message {
         Self {
             name: name.rsplit('.').next().unwrap_or(name),
             fields: fields.map(|field| Field::read(&field)).collect(),
+            layout: OnceLock::new(),
         }
+    }
+
+    /// How it is written.
+    pub(super) fn layout(&self) -> &Layout {
+        self.layout.get_or_init(|| Layout::of(&self.fields))
     }
 }
 
@@ -100,12 +135,19 @@ impl Field {
             Presence::Zero => scalar,
             Presence::Omitted => false,
         };
-        Self { number: u64::from(field.number), name: field.name, shape, sort, keeps_zero }
+        // Moments and raw objects are null where they have no value, and yet are no pointers.
+        let moment = matches!(sort, Sort::Special(Special::Time | Special::MicroTime | Special::Raw));
+        let is_always = match field.presence {
+            Presence::Pointer => false,
+            Presence::Null => moment,
+            Presence::Zero | Presence::Omitted => true,
+        };
+        Self { number: u64::from(field.number), name: field.name, shape, sort, keeps_zero, is_always }
     }
 
     /// A value of a list or a map, which is there whatever it is.
     pub(super) fn nested(name: &'static str, sort: Sort) -> Self {
-        Self { number: 0, name, shape: Shape::One, sort, keeps_zero: true }
+        Self { number: 0, name, shape: Shape::One, sort, keeps_zero: true, is_always: true }
     }
 }
 

@@ -149,7 +149,59 @@ fn schemas_inside_schemas_end_somewhere() {
     assert!(matches!(nested(200), Err(ProtobufError::Object(_, _, WireError::TooDeep))));
 }
 
+/// Any JSON, with names that a Pod has.
+fn any_json() -> impl Strategy<Value = serde_json::Value> {
+    let leaf = prop_oneof![
+        Just(serde_json::Value::Null),
+        any::<bool>().prop_map(Into::into),
+        any::<i64>().prop_map(Into::into),
+        any::<f64>().prop_map(Into::into),
+        "[a-z0-9:.TZ=%-]{0,24}".prop_map(Into::into),
+    ];
+    let name = proptest::sample::select(vec![
+        "metadata",
+        "spec",
+        "status",
+        "labels",
+        "name",
+        "containers",
+        "volumes",
+        "emptyDir",
+        "env",
+        "resources",
+        "limits",
+        "managedFields",
+        "fieldsV1",
+        "creationTimestamp",
+        "ports",
+        "httpGet",
+        "port",
+        "livenessProbe",
+        "conditions",
+        "x",
+    ]);
+    leaf.prop_recursive(5, 60, 6, move |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Into::into),
+            proptest::collection::btree_map(name.clone().prop_map(str::to_owned), inner, 0..6)
+                .prop_map(|members| members.into_iter().collect::<serde_json::Map<_, _>>().into()),
+        ]
+    })
+}
+
 proptest! {
+    #[test]
+    fn any_json_is_written_or_refused(object in any_json()) {
+        let json = object.to_string();
+        for (version, kind) in [("v1", "Pod"), ("apps/v1", "Deployment"), MAP, ("v1", "Status")] {
+            if let Ok(body) = Encoder::new(version, kind).unwrap().object(json.as_bytes()) {
+                let again = to_json(&body, MAP);
+                prop_assert!(kind == "Status" || again.is_ok(), "{json}: {again:?}");
+            }
+        }
+        let _ = Encoder::for_document(json.as_bytes());
+    }
+
     #[test]
     fn any_bytes_are_answered(bytes in proptest::collection::vec(any::<u8>(), 0..200), at in 0usize..200, byte in any::<u8>()) {
         let _ = to_json(&bytes, MAP);

@@ -11,7 +11,7 @@ use super::table::{self, Field, Message, Shape, Sort};
 use crate::builtin::data::Special;
 
 pub(super) const VARINT: u8 = 0;
-const FIXED64: u8 = 1;
+pub(super) const FIXED64: u8 = 1;
 pub(super) const BYTES: u8 = 2;
 const START_GROUP: u8 = 3;
 const END_GROUP: u8 = 4;

@@ -270,7 +270,10 @@ where
 {
     let user: User = match server.authenticate(request.headers(), peer) {
         Ok(user) => user,
-        Err(status) => return respond::failure(&status),
+        Err(status) => {
+            let encoding = respond::plain(request.headers());
+            return respond::encoded(encoding, respond::failure(&status)).await;
+        }
     };
     if let Some(badge) = badge {
         badge.known();

@@ -13,7 +13,7 @@ use crate::table;
 use crate::target::{Query, Target};
 
 /// About as large as a piece is.
-const PIECE: usize = 64 << 10;
+pub(super) const PIECE: usize = 64 << 10;
 
 /// How a list is written.
 pub(crate) struct Writer {
@@ -91,7 +91,8 @@ impl Writer {
                 piece.extend_from_slice(row.to_string().as_bytes());
             }
             Form::Metadata(version, _) => {
-                piece.extend_from_slice(table::metadata_only(version, &tree()).to_string().as_bytes());
+                let (resource, own) = (&self.target.resource, self.target.version());
+                piece.extend_from_slice(&table::metadata_bytes(resource, own, version, entry));
             }
         }
     }

@@ -18,6 +18,7 @@ mod habits;
 mod kinds;
 mod lists;
 mod namespaces;
+mod protobuf;
 mod scale;
 
 use face::*;
