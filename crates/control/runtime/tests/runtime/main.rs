@@ -18,6 +18,7 @@ mod kinds;
 mod leases;
 mod managers;
 mod objects;
+mod own_writes;
 mod roles;
 mod secured;
 mod shards;
