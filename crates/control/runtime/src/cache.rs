@@ -20,6 +20,7 @@ mod informers;
 mod interleavings;
 mod keep;
 mod lazy;
+mod live;
 mod page;
 mod progress;
 mod report;

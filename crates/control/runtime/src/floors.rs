@@ -116,6 +116,6 @@ impl Freshness<ObjectKey> {
         if !stale {
             return Ok(own.get(key));
         }
-        Ok(client.get(&own.scope().resource, key).await?.map(Arc::new))
+        Ok(client.get_of(own.scope(), key).await?.map(Arc::new))
     }
 }

@@ -258,7 +258,10 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Objects<K> {
             let action = || format!("read {} {key}", self.resource.group_resource());
             return cache.typed().get(key).map_err(|error| ApiError::undecodable(action(), false, &error.why));
         }
-        let read = self.client.get_part(&self.resource, key, self.subresource_name()).await?;
+        let read = match self.reads.scope() {
+            Some(scope) => self.client.get_of(scope, key).await?,
+            None => self.client.get_part(&self.resource, key, self.subresource_name()).await?,
+        };
         read.map(|object| self.decode(&object, false).map(Arc::new)).transpose()
     }
 
@@ -275,7 +278,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Objects<K> {
         listing.objects.iter().map(|object| self.decode(object, false).map(Arc::new)).collect()
     }
 
-    /// What the cache has of a selection; `None` if the server has to be asked.
+    /// What the cache has of a selection, or the server, if the cache does not catch up; `None` if there is no cache.
     async fn cached(&self, selection: &Selection) -> Result<Option<(Cache, Vec<Arc<Object>>)>, ApiError> {
         let Selection { namespace, labels, fields } = selection;
         let action = || format!("list {}", self.resource.group_resource());
@@ -286,7 +289,8 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Objects<K> {
         }
         let selector = LabelSelector::parse(labels).map_err(|error| refuse(error.to_string()))?;
         if !self.catches_up(&cache, |_| true).await {
-            return Ok(None);
+            let found = self.client.list_of(cache.scope(), selection).await?;
+            return Ok(Some((cache, found)));
         }
         let find = if namespace.is_empty() { cache.find() } else { cache.find().in_namespace(namespace) };
         let found = if labels.is_empty() { find.list() } else { find.labelled(&selector).list() };

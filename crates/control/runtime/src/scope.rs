@@ -96,6 +96,23 @@ impl Feed {
         self.covers(namespace) && self.labels.is_empty() && self.fields.is_empty()
     }
 
+    /// What of a selection it is told of; `None` if nothing.
+    fn narrowed(&self, wanted: &Selection) -> Option<Selection> {
+        let both = |one: &str, other: &str| match (one, other) {
+            (one, "") => one.to_owned(),
+            ("", other) => other.to_owned(),
+            (one, other) if one == other => one.to_owned(),
+            (one, other) => format!("{one},{other}"),
+        };
+        let own = match &*wanted.namespace {
+            "" => self.selection(),
+            named if self.covers(named) => Self { namespace: named.to_owned(), outside: BTreeSet::new(), ..self.clone() }.selection(),
+            _ => return None,
+        };
+        let (labels, fields) = (both(&own.labels, &wanted.labels), both(&own.fields, &wanted.fields));
+        Some(Selection { namespace: own.namespace, labels, fields })
+    }
+
     pub(crate) fn selection(&self) -> Selection {
         let own = Some(self.fields.clone()).filter(|fields| !fields.is_empty());
         let others = self.outside.iter().map(|namespace| format!("metadata.namespace!={namespace}"));
@@ -234,6 +251,12 @@ impl Scope {
             }
         }
         (feeds, settled)
+    }
+
+    /// What a server has to be asked for to get those of its objects that are selected; `None` if that is not known yet.
+    pub(crate) fn asks(&self, wanted: &Selection) -> Option<Vec<Selection>> {
+        let (feeds, settled) = self.feeds();
+        settled.then(|| feeds.iter().filter_map(|feed| feed.narrowed(wanted)).collect())
     }
 
     /// The sets of namespaces that it follows.

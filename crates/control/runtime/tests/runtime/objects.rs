@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use concert_api::ObjectKey;
-use concert_runtime::{Client, Done, Informers, Objects, Owner, Ownership, Patch, Selection, set_owner};
+use concert_api::{Gvk, ObjectKey};
+use concert_runtime::{
+    Client, Done, Informers, KindSettings, Narrowing, Objects, Owner, Ownership, Patch, Resource, Selection, Selectors, set_owner,
+};
 use concert_world::{Call, Flow, Gate, Valve, Verdict, World};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authentication::v1::TokenRequest;
@@ -263,4 +265,57 @@ async fn reads_are_tried_again_and_writes_only_if_they_were_not_taken() {
     let lost = maps.create(&typed("a", "1")).await.unwrap_err();
     assert!(lost.outcome_unknown(), "{lost}");
     assert_eq!(calls(), 4, "a write that may have happened is not repeated");
+}
+
+/// A cache is of some objects; who asks the server because it lags is shown no others.
+#[tokio::test(start_paused = true)]
+async fn a_live_read_past_a_cache_stays_within_its_scope() {
+    let valve = Valve::by(|_| Flow::Deliver);
+    let client = Server::new().await.client(&World { valve: valve.clone(), ..World::simulated(1) });
+    for namespace in ["a", "b", "c"] {
+        let of = Resource::cluster(Gvk::new("", "v1", "Namespace"), "namespaces");
+        client.create(&of, &json!({ "metadata": { "name": namespace } })).await.unwrap();
+        for (name, tier) in [("x", "web"), ("y", "db")] {
+            let labels = json!({ "tier": tier, "of": "us" });
+            let map = json!({ "metadata": { "namespace": namespace, "name": name, "labels": labels } });
+            client.create(&crate::maps(), &map).await.unwrap();
+        }
+    }
+    let all = |labels: &str| Selectors { labels: Some(labels.to_owned()), ..Selectors::default() };
+    let namespaces = [("a".to_owned(), Selectors::default()), ("b".to_owned(), all("tier=web"))];
+    let defaults = KindSettings { namespaces: namespaces.into(), ..KindSettings::default() };
+    let informers = Informers::narrowed(client, Narrowing { defaults, ..Narrowing::default() });
+    let maps = informers.objects::<ConfigMap>().watched();
+    let names = |found: &[Arc<ConfigMap>]| -> Vec<String> {
+        let name = |map: &Arc<ConfigMap>| format!("{}/{}", map.metadata.namespace.as_ref().unwrap(), map.metadata.name.as_ref().unwrap());
+        found.iter().map(name).filter(|name| !name.ends_with("kube-root-ca.crt")).collect()
+    };
+    let at = |namespace: &str, name: &str| ObjectKey::new(namespace, name);
+    maps.cache().unwrap().synced().await;
+    for lags in [false, true] {
+        if lags {
+            valve.set(|_| Flow::Hold);
+            maps.patch(&at("a", "x"), &Patch::raw_merge(json!({ "data": { "a": "2" } }))).await.unwrap();
+        }
+        let before = tokio::time::Instant::now();
+        let list = |selection: Selection| async { names(&maps.list(&selection).await.unwrap()) };
+        let labelled = |namespace: &str, labels: &str| Selection { namespace: namespace.into(), labels: labels.into(), ..Selection::default() };
+        assert_eq!(list(labelled("", "")).await, ["a/x", "a/y", "b/x"], "lags: {lags}");
+        assert_eq!(list(labelled("", "tier=web")).await, ["a/x", "b/x"]);
+        assert_eq!(list(labelled("b", "of=us")).await, ["b/x"]);
+        assert!(list(labelled("c", "")).await.is_empty());
+        let mut pages = maps.pages(&labelled("", "of=us"), 2);
+        assert_eq!(names(&pages.next().await.unwrap().unwrap()), ["a/x", "a/y"]);
+        assert_eq!(names(&pages.next().await.unwrap().unwrap()), ["b/x"]);
+        assert!(pages.next().await.unwrap().is_none());
+        for (namespace, name, shown) in [("a", "x", true), ("b", "x", true), ("b", "y", false), ("c", "x", false)] {
+            if lags {
+                maps.patch(&at(namespace, name), &Patch::raw_merge(json!({ "data": { "a": "3" } }))).await.unwrap();
+            }
+            let found = maps.get(&at(namespace, name)).await.unwrap();
+            assert_eq!(found.is_some(), shown, "{namespace}/{name}, lags: {lags}");
+        }
+        assert_eq!(before.elapsed() > Duration::from_secs(2), lags);
+    }
+    informers.stop().await;
 }
