@@ -9,23 +9,32 @@ use std::time::Duration;
 
 use concert_api::{Object, ObjectKey};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Mark};
 use crate::client::{ApiError, Client};
-use crate::scope::Scope;
+use crate::scope::{Feed, Scope};
 use crate::sync::{Mutex, RwLock};
 
 /// How long a turn waits for the cache before it reads live.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The revision that each cache (a source and a namespace) must have reached.
-type Floors = BTreeMap<(u64, String), u64>;
+/// So many keys may have floors before those are looked for that are of no use any more: of most, no turn ever asks.
+const SWEEP: usize = 4096;
+
+/// How far each watch of a source must be.
+type Floors = BTreeMap<(u64, Feed), Mark>;
+
+/// The floors of keys.
+struct Kept<K> {
+    by_key: BTreeMap<K, Floors>,
+    /// With so many, they are swept. Twice what was left the last time, so that it costs little whatever is left.
+    sweep_at: usize,
+}
 
 /// The caches of one controller, and the floors of its keys.
 pub(crate) struct Freshness<K> {
     client: Client,
     caches: RwLock<Caches>,
-    /// Key → source, and a namespace → revision that its cache must have reached there.
-    floors: Mutex<BTreeMap<K, Floors>>,
+    floors: Mutex<Kept<K>>,
 }
 
 #[derive(Default)]
@@ -36,9 +45,17 @@ struct Caches {
     own: Option<u64>,
 }
 
+impl Caches {
+    /// Whether a watch is so far; what nobody listens to any more is.
+    fn are_past(&self, (source, feed): &(u64, Feed), mark: Mark) -> bool {
+        self.all.get(source).is_none_or(|(cache, _)| cache.is_past(feed, mark))
+    }
+}
+
 impl<K: Ord + Clone> Freshness<K> {
     pub(crate) fn new(client: Client) -> Self {
-        Self { client, caches: RwLock::default(), floors: Mutex::default() }
+        let floors = Mutex::new(Kept { by_key: BTreeMap::new(), sweep_at: SWEEP });
+        Self { client, caches: RwLock::default(), floors }
     }
 
     /// A source joins; `own` if it is that of the controller's own objects.
@@ -58,46 +75,57 @@ impl<K: Ord + Clone> Freshness<K> {
     /// Raises the floor of `key` to what was just written, through this client or that of the process's own cluster. Says
     /// whether anybody listens to such objects.
     pub(crate) fn wrote(&self, key: &K, client: Option<&Client>, written: &Object) -> bool {
-        let (Some(gvk), Some(revision)) = (written.gvk(), written.revision()) else { return false };
-        let (namespace, client) = (written.namespace(), client.unwrap_or(&self.client));
+        let (Some(gvk), Some(_)) = (written.gvk(), written.revision()) else { return false };
+        let client = client.unwrap_or(&self.client);
         let caches = self.caches.read().unwrap_or_else(PoisonError::into_inner);
-        let mut floors = self.floors.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut listens = false;
+        let (mut listens, mut raised) = (false, Floors::new());
         for (source, (cache, of)) in &caches.all {
             let Scope { resource, .. } = cache.scope();
             if resource.gvk.group != gvk.group || resource.gvk.kind != gvk.kind || !client.is_of_same_server(of) {
                 continue;
             }
             listens = true;
-            if cache.shows(&namespace) {
-                let floor = floors.entry(key.clone()).or_default().entry((*source, namespace.to_string())).or_default();
-                *floor = (*floor).max(revision);
-            }
+            let (feeds, mark) = cache.hearing(written);
+            raised.extend(feeds.into_iter().map(|feed| ((*source, feed), mark)));
+        }
+        if !raised.is_empty() {
+            self.raise(key, raised, &caches);
         }
         listens
     }
 
+    fn raise(&self, key: &K, raised: Floors, caches: &Caches) {
+        let mut kept = self.floors.lock().unwrap_or_else(PoisonError::into_inner);
+        let floors = kept.by_key.entry(key.clone()).or_default();
+        for (of, mark) in raised {
+            let floor = floors.entry(of).or_insert(mark);
+            *floor = floor.later(mark);
+        }
+        if kept.by_key.len() > kept.sweep_at {
+            kept.by_key.retain(|_, floors| floors.iter().any(|(of, mark)| !caches.are_past(of, *mark)));
+            kept.sweep_at = SWEEP.max(kept.by_key.len() * 2);
+        }
+    }
+
     /// Waits until the caches have seen what was written for `key`; says whether they did in time.
     pub(crate) async fn catch_up(&self, key: &K) -> bool {
-        let floors = self.floors.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned();
+        let floors = self.floors.lock().unwrap_or_else(PoisonError::into_inner).by_key.get(key).cloned();
         let Some(floors) = floors else { return true };
-        let waits: Vec<(Cache, String, u64)> = {
+        let waits: Vec<(Cache, &Feed, Mark)> = {
             let caches = self.caches.read().unwrap_or_else(PoisonError::into_inner);
-            let known = |((source, namespace), floor): (&(u64, String), &u64)| {
-                Some((caches.all.get(source)?.0.clone(), namespace.clone(), *floor))
-            };
+            let known = |((source, feed), mark)| Some((caches.all.get(source)?.0.clone(), feed, *mark));
             floors.iter().filter_map(known).collect()
         };
         let all = async {
-            for (cache, namespace, revision) in waits {
-                cache.reaches(&namespace, revision).await;
+            for (cache, feed, mark) in &waits {
+                cache.passes(feed, *mark).await;
             }
         };
         let in_time = tokio::time::timeout(PATIENCE, all).await.is_ok();
         if in_time {
-            let mut all = self.floors.lock().unwrap_or_else(PoisonError::into_inner);
-            if all.get(key) == Some(&floors) {
-                all.remove(key);
+            let mut kept = self.floors.lock().unwrap_or_else(PoisonError::into_inner);
+            if kept.by_key.get(key) == Some(&floors) {
+                kept.by_key.remove(key);
             }
         }
         in_time
@@ -105,14 +133,18 @@ impl<K: Ord + Clone> Freshness<K> {
 }
 
 impl Freshness<ObjectKey> {
-    fn own(&self) -> Option<(Cache, Client)> {
+    /// The cache of its own objects, if it has such.
+    fn own(&self) -> Result<Option<(Cache, Client)>, ApiError> {
         let caches = self.caches.read().unwrap_or_else(PoisonError::into_inner);
-        caches.all.get(&caches.own?).cloned()
+        let Some(own) = caches.own else { return Ok(None) };
+        // Not "there is none": whoever believed that would clean up after an object that is there.
+        let ended = || ApiError::Uncached { action: "read its own object".into(), why: "its controller has ended".into() };
+        caches.all.get(&own).cloned().map(Some).ok_or_else(ended)
     }
 
     /// The controller's own object, from the cache or live.
     pub(crate) async fn object(&self, key: &ObjectKey, stale: bool) -> Result<Option<Arc<Object>>, ApiError> {
-        let Some((own, client)) = self.own() else { return Ok(None) };
+        let Some((own, client)) = self.own()? else { return Ok(None) };
         if !stale {
             return Ok(own.get(key));
         }

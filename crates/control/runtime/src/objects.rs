@@ -233,7 +233,7 @@ impl<K> Objects<K> {
             witness(before, written);
         }
         if let (Some(cache), Some(revision)) = (self.reads.opened(), written.revision()) {
-            cache.expect(written.key(), revision);
+            cache.expect(written.key(), &written.uid(), revision);
         }
     }
 

@@ -20,7 +20,7 @@ mod namespaces;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use concert_api::ObjectKey;
+use concert_api::{FieldSelector, LabelSelector, Object, ObjectKey};
 
 pub use namespaces::Namespaces;
 
@@ -94,6 +94,16 @@ impl Feed {
     /// Whether it is told of every object of a namespace.
     pub(crate) fn shows(&self, namespace: &str) -> bool {
         self.covers(namespace) && self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// Whether it is certain that it is told of an object like this one, wherever that is. What most fields are, only the
+    /// server knows.
+    pub(crate) fn selects(&self, object: &Object) -> bool {
+        let known = |field: &str| matches!(field, "metadata.name" | "metadata.namespace");
+        let value = |field: &str| if field == "metadata.name" { object.name() } else { object.namespace() };
+        let fields = FieldSelector::parse(&self.fields);
+        fields.is_ok_and(|fields| fields.fields().all(known) && fields.matches(value))
+            && LabelSelector::parse(&self.labels).is_ok_and(|labels| labels.matches(&object.labels()))
     }
 
     /// What of a selection it is told of; `None` if nothing.

@@ -11,8 +11,9 @@ use crate::scope::Scope;
 
 /// What to ask for, or that it is not known.
 fn asks(scope: &Scope, wanted: &Selection) -> Result<Vec<Selection>, ApiError> {
-    let behind = || ApiError::Behind { action: format!("read {}", scope.resource.group_resource()), scope: scope.to_string() };
-    scope.asks(wanted).ok_or_else(behind)
+    let action = || format!("read {}", scope.resource.group_resource());
+    let why = || format!("it is not known yet which namespaces belong to {scope}");
+    scope.asks(wanted).ok_or_else(|| ApiError::Uncached { action: action(), why: why() })
 }
 
 impl Client {

@@ -67,14 +67,13 @@ pub enum ApiError {
         /// What is wrong with it.
         why: String,
     },
-    /// The cache is not complete, and whom to ask instead is not known yet: its namespaces are those of a set that is still
-    /// being found out.
-    #[error("cannot {action}: it is not known yet what belongs to {scope}")]
-    Behind {
+    /// What a cache is to show cannot be read, neither from it nor past it.
+    #[error("cannot {action}: {why}")]
+    Uncached {
         /// What was attempted.
         action: String,
-        /// What the cache is of.
-        scope: String,
+        /// The reason.
+        why: String,
     },
     /// What the caller gave cannot be sent.
     #[error("cannot {action}: {why}")]
@@ -248,7 +247,7 @@ impl ApiError {
         match self {
             Self::Refused { write, answer, .. } => *write && answer.code >= 500 && answer.code != 501,
             Self::Broken { write, .. } | Self::TimedOut { write, .. } | Self::Unreadable { write, .. } => *write,
-            Self::TooLarge { .. } | Self::Unreachable { .. } | Self::Behind { .. } | Self::Unsendable { .. } => false,
+            Self::TooLarge { .. } | Self::Unreachable { .. } | Self::Uncached { .. } | Self::Unsendable { .. } => false,
         }
     }
 }
