@@ -39,8 +39,8 @@ impl StatusWriter {
         Self { client, resource, subresource, sent: Mutex::default() }
     }
 
-    /// Makes the status of `object` what `wanted` computes from it. Gives the server's answer, `None` if there was
-    /// nothing to write or the object is gone.
+    /// Makes the status of `object` what `wanted` computes from it. Gives the server's answer, which is of our own making;
+    /// `None` if there was nothing to write, the server kept nothing of it, or the object is gone.
     ///
     /// # Errors
     /// The server refused the status, or could not be reached.
@@ -61,7 +61,9 @@ impl StatusWriter {
                 Ok(answer) => {
                     let stored = answer.value().unwrap_or_default()["status"].clone();
                     self.remember(key, Sent { wanted, stored });
-                    return Ok(Some(answer));
+                    // What it answers is else what somebody else wrote.
+                    let changed = answer.resource_version() != object.resource_version();
+                    return Ok(changed.then_some(answer));
                 }
                 Err(error) if error.is_not_found() => return Ok(None),
                 Err(error) if error.is_conflict() => match self.client.get(&self.resource, &key).await? {

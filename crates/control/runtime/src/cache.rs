@@ -20,6 +20,7 @@ mod informers;
 mod interleavings;
 mod keep;
 mod lazy;
+mod live;
 mod page;
 mod progress;
 mod report;
@@ -27,7 +28,7 @@ mod store;
 mod union;
 mod view;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
@@ -44,13 +45,14 @@ pub use report::CacheReport;
 pub use store::{Change, Origin, Verb};
 pub use view::{Undecodable, View};
 
-use crate::scope::Scope;
+use crate::scope::{Feed, Scope};
 use crate::sync::{Mutex, RwLock, watch};
 use complaints::Complaints;
 use feed::Feeding;
 use index::Postings;
 pub(crate) use informers::Elsewhere;
 use informers::Spawner;
+pub(crate) use progress::Mark;
 use progress::Progress;
 use store::Store;
 use union::Union;
@@ -75,14 +77,29 @@ struct Shared {
     memo: Memo,
     complaints: Complaints,
     /// What was written and has perhaps not been seen.
-    expected: Mutex<BTreeMap<ObjectKey, u64>>,
-    /// What was deleted and is perhaps still known, by uid.
-    expected_gone: Mutex<BTreeMap<ObjectKey, String>>,
+    expected: Mutex<BTreeMap<ObjectKey, Expected>>,
+    /// What was deleted and is perhaps still known, or comes to be known.
+    expected_gone: Mutex<BTreeMap<ObjectKey, Gone>>,
     /// Nanoseconds spent on reading and keeping what arrived.
     decoding: AtomicU64,
     /// Whether somebody counts on it, and not only those who open it when they read.
     needed: AtomicBool,
     stop: CancellationToken,
+}
+
+/// What was written.
+#[derive(Clone, PartialEq, Eq)]
+struct Expected {
+    mark: Mark,
+    uid: String,
+}
+
+/// What was deleted: the object that was known, and the one that was written and had not been seen.
+#[derive(Clone, PartialEq, Eq)]
+struct Gone {
+    uids: BTreeSet<String>,
+    /// When it was.
+    mark: Mark,
 }
 
 #[derive(Default)]
@@ -243,40 +260,78 @@ impl Cache {
         }
     }
 
-    /// Whether every object of a namespace is shown at the moment.
-    pub(crate) fn shows(&self, namespace: &str) -> bool {
-        self.shared().progress.borrow().shows(namespace)
+    /// The watches that are going to tell of what was just written, each up to its revision. With selectors these are the
+    /// ones that show the object now, and will tell at least that they do no longer, and those that it matches by what
+    /// can be judged here.
+    pub(crate) fn hearing(&self, written: &Object) -> (Vec<Feed>, Mark) {
+        let key = written.key();
+        let (mut feeds, mark) = {
+            let progress = self.shared().progress.borrow();
+            (progress.looking(&key.namespace), progress.mark(written.revision().unwrap_or(0)))
+        };
+        let known = self.get(&key).is_some();
+        let shown = |feed: &Feed| known && self.shared().is_shown_by(feed, &key);
+        feeds.retain(|feed| feed.shows(&key.namespace) || feed.selects(written) || shown(feed));
+        (feeds, mark)
+    }
+
+    /// Resolves when a watch is so far.
+    pub(crate) async fn passes(&self, feed: &Feed, mark: Mark) {
+        self.until(|progress| progress.is_feed_past(feed, mark)).await;
+    }
+
+    /// Whether a watch is so far.
+    pub(crate) fn is_past(&self, feed: &Feed, mark: Mark) -> bool {
+        self.shared().progress.borrow().is_feed_past(feed, mark)
     }
 
     /// Something of this version was written and should be seen soon. Where nobody looks, it is not waited for.
-    pub(crate) fn expect(&self, key: ObjectKey, revision: u64) {
-        if !self.shared().progress.borrow().covers(&key.namespace) {
+    pub(crate) fn expect(&self, key: ObjectKey, uid: &str, revision: u64) {
+        let (covers, mark) = {
+            let progress = self.shared().progress.borrow();
+            (progress.covers(&key.namespace), progress.mark(revision))
+        };
+        if !covers {
             return;
         }
         let mut expected = self.shared().expected.lock().unwrap_or_else(PoisonError::into_inner);
-        let floor = expected.entry(key).or_default();
-        *floor = revision.max(*floor);
+        let later = expected.get(&key).map_or(mark, |before| before.mark.later(mark));
+        if later == mark {
+            expected.insert(key, Expected { mark, uid: uid.to_owned() });
+        }
         if expected.len() > EXPECTED {
-            let oldest = expected.iter().min_by_key(|(_, revision)| **revision).map(|(key, _)| key.clone());
+            let oldest = expected.iter().min_by_key(|(_, one)| one.mark.revision).map(|(key, _)| key.clone());
             oldest.map(|key| expected.remove(&key));
         }
     }
 
-    /// What is known of a key was deleted, and should be seen to go soon.
+    /// What is known of a key, or was written and is going to be, was deleted, and should be seen to go soon.
     pub(crate) fn expect_gone(&self, key: &ObjectKey) {
-        if let Some(known) = self.get(key).filter(|known| !known.is_deleting()) {
+        let known = self.get(key).filter(|known| !known.is_deleting()).map(|known| known.uid().into_owned());
+        let expected = self.shared().expected.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = expected.get(key).map(|written| written.uid.clone());
+        drop(expected);
+        let uids: BTreeSet<String> = known.into_iter().chain(written).collect();
+        if !uids.is_empty() {
+            let mark = self.shared().progress.borrow().mark(0);
             let mut gone = self.shared().expected_gone.lock().unwrap_or_else(PoisonError::into_inner);
-            gone.insert(key.clone(), known.uid().into_owned());
+            gone.insert(key.clone(), Gone { uids, mark });
             if gone.len() > EXPECTED {
                 gone.pop_first();
             }
         }
     }
 
-    /// Resolves when an object that was deleted is no longer known as if it had not been.
-    async fn shows_no_ghost(&self, key: &ObjectKey, uid: &str) {
+    /// Resolves when an object that was deleted is no longer known as if it had not been. A server that was restored may
+    /// have it again.
+    async fn shows_no_ghost(&self, key: &ObjectKey, Gone { uids, mark }: &Gone) {
         let mut progress = self.shared().progress.subscribe();
-        while self.get(key).is_some_and(|known| known.uid() == uid && !known.is_deleting()) {
+        let is_ghost = |known: &Object| uids.contains(&*known.uid()) && !known.is_deleting();
+        loop {
+            let now = progress.borrow_and_update().mark(0);
+            if now != *mark || !self.get(key).is_some_and(|known| is_ghost(&known)) {
+                return;
+            }
             if progress.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
@@ -286,23 +341,27 @@ impl Cache {
     /// Resolves when it is complete and shows what is expected of some keys.
     pub(crate) async fn shows_expected(&self, concerns: impl Fn(&ObjectKey) -> bool) {
         self.synced().await;
-        let wanted: Vec<(ObjectKey, u64)> = {
+        let wanted: Vec<(ObjectKey, Expected)> = {
             let expected = self.shared().expected.lock().unwrap_or_else(PoisonError::into_inner);
-            expected.iter().filter(|(key, _)| concerns(key)).map(|(key, floor)| (key.clone(), *floor)).collect()
+            expected.iter().filter(|(key, _)| concerns(key)).map(|(key, one)| (key.clone(), one.clone())).collect()
         };
-        let gone: Vec<(ObjectKey, String)> = {
+        let gone: Vec<(ObjectKey, Gone)> = {
             let gone = self.shared().expected_gone.lock().unwrap_or_else(PoisonError::into_inner);
-            gone.iter().filter(|(key, _)| concerns(key)).map(|(key, uid)| (key.clone(), uid.clone())).collect()
+            gone.iter().filter(|(key, _)| concerns(key)).map(|(key, one)| (key.clone(), one.clone())).collect()
         };
-        for (key, uid) in gone {
-            self.shows_no_ghost(&key, &uid).await;
-            self.shared().expected_gone.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
-        }
-        for (key, revision) in wanted {
-            self.reaches(&key.namespace, revision).await;
+        for (key, one) in wanted {
+            self.until(|progress| progress.is_past(&key.namespace, one.mark)).await;
             let mut expected = self.shared().expected.lock().unwrap_or_else(PoisonError::into_inner);
-            if expected.get(&key) == Some(&revision) {
+            if expected.get(&key) == Some(&one) {
                 expected.remove(&key);
+            }
+        }
+        // After what was written: it may be that which was deleted.
+        for (key, one) in gone {
+            self.shows_no_ghost(&key, &one).await;
+            let mut gone = self.shared().expected_gone.lock().unwrap_or_else(PoisonError::into_inner);
+            if gone.get(&key) == Some(&one) {
+                gone.remove(&key);
             }
         }
     }

@@ -45,7 +45,8 @@ use reads::Reads;
 
 /// How long a read waits for the cache to show what was written before it asks the server.
 const PATIENCE: Duration = Duration::from_secs(2);
-type Witness = dyn Fn(&Object) + Send + Sync;
+/// Is told the resourceVersion that a write insisted on, if it did, and the answer.
+type Witness = dyn Fn(Option<&str>, &Object) + Send + Sync;
 
 /// Objects of one kind. Cheap to clone; all that read from one cache see each other's writes.
 pub struct Objects<K = Value> {
@@ -126,12 +127,14 @@ impl<K> Objects<K> {
         self.reads.opened()
     }
 
-    /// The same, as part of a turn: the next turn of its key sees what this one wrote, and is not started by it. In a turn
-    /// that follows several conflicts in a row, single objects are read from the server.
+    /// The same, as part of a turn: the next turn of its key sees what this one wrote, and is not started by what can only be
+    /// its own: a create, and a change that insisted on a resourceVersion ([`Patch::locked`], [`Objects::replace`]). In a
+    /// turn that follows several conflicts in a row, single objects are read from the server.
     #[must_use]
     pub fn within<Q: Key>(&self, turn: &Request<Q>) -> Self {
         let (turn, client, doubtful) = (turn.clone(), self.client.clone(), turn.stale);
-        Self { doubtful, witness: Some(Arc::new(move |written| turn.wrote_through(&client, written))), ..self.clone() }
+        let witness = move |before: Option<&str>, written: &Object| turn.wrote_through(&client, before, written);
+        Self { doubtful, witness: Some(Arc::new(witness)), ..self.clone() }
     }
 
     /// The same, read from the server.
@@ -222,15 +225,15 @@ impl<K> Objects<K> {
     }
 
     /// Remembers what was written.
-    fn wrote(&self, written: &Object) {
+    fn wrote(&self, before: Option<&str>, written: &Object) {
         if self.client.is_dry() {
             return;
         }
         if let Some(witness) = &self.witness {
-            witness(written);
+            witness(before, written);
         }
         if let (Some(cache), Some(revision)) = (self.reads.opened(), written.revision()) {
-            cache.expect(written.key(), revision);
+            cache.expect(written.key(), &written.uid(), revision);
         }
     }
 
@@ -255,7 +258,10 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Objects<K> {
             let action = || format!("read {} {key}", self.resource.group_resource());
             return cache.typed().get(key).map_err(|error| ApiError::undecodable(action(), false, &error.why));
         }
-        let read = self.client.get_part(&self.resource, key, self.subresource_name()).await?;
+        let read = match self.reads.scope() {
+            Some(scope) => self.client.get_of(scope, key).await?,
+            None => self.client.get_part(&self.resource, key, self.subresource_name()).await?,
+        };
         read.map(|object| self.decode(&object, false).map(Arc::new)).transpose()
     }
 
@@ -272,7 +278,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Objects<K> {
         listing.objects.iter().map(|object| self.decode(object, false).map(Arc::new)).collect()
     }
 
-    /// What the cache has of a selection; `None` if the server has to be asked.
+    /// What the cache has of a selection, or the server, if the cache does not catch up; `None` if there is no cache.
     async fn cached(&self, selection: &Selection) -> Result<Option<(Cache, Vec<Arc<Object>>)>, ApiError> {
         let Selection { namespace, labels, fields } = selection;
         let action = || format!("list {}", self.resource.group_resource());
@@ -283,7 +289,8 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Objects<K> {
         }
         let selector = LabelSelector::parse(labels).map_err(|error| refuse(error.to_string()))?;
         if !self.catches_up(&cache, |_| true).await {
-            return Ok(None);
+            let found = self.client.list_of(cache.scope(), selection).await?;
+            return Ok(Some((cache, found)));
         }
         let find = if namespace.is_empty() { cache.find() } else { cache.find().in_namespace(namespace) };
         let found = if labels.is_empty() { find.list() } else { find.labelled(&selector).list() };
@@ -295,9 +302,9 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Objects<K> {
         object.decode().map_err(|error| ApiError::undecodable(action(), write, &error.to_string()))
     }
 
-    /// Takes the answer to a write.
-    fn written(&self, object: &Object) -> Result<K, ApiError> {
-        self.wrote(object);
+    /// Takes the answer to a write that insisted on this resourceVersion; empty for a create, `None` if it did not.
+    fn written(&self, before: Option<&str>, object: &Object) -> Result<K, ApiError> {
+        self.wrote(before, object);
         self.decode(object, true)
     }
 
@@ -311,7 +318,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Objects<K> {
             return Ok(None);
         }
         let object = self.client.patch(&self.resource, key, patch, self.subresource_name()).await?;
-        self.written(&object).map(Some)
+        self.written(patch.before(), &object).map(Some)
     }
 
     /// Deletes an object, or begins to if it has finalizers. `false` if there was none.
@@ -374,7 +381,7 @@ impl<K: Serialize + DeserializeOwned + Send + Sync + 'static> Objects<K> {
             return self.ask(part, object).await;
         }
         let object = self.client.create(&self.resource, &self.body(object)?).await?;
-        self.written(&object)
+        self.written(Some(""), &object)
     }
 
     /// Asks something of an object by creating a part of it.
@@ -391,8 +398,9 @@ impl<K: Serialize + DeserializeOwned + Send + Sync + 'static> Objects<K> {
     /// # Errors
     /// As [`Objects::create`]; not found if it is gone.
     pub async fn replace(&self, object: &K) -> Result<K, ApiError> {
-        let object = self.client.replace(&self.resource, &self.body(object)?, self.subresource_name()).await?;
-        self.written(&object)
+        let body = self.body(object)?;
+        let object = self.client.replace(&self.resource, &body, self.subresource_name()).await?;
+        self.written(patch::insisted(meta::text(&body, "resourceVersion")), &object)
     }
 
     /// Adds a finalizer, so that the object stays until it is removed. The object as it is then; `None` if it has the

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use concert_api::{Object, ObjectKey};
-use concert_queue::{Intake, Outcome};
+use concert_queue::{Intake, Outcome, Revision};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{ApiError, Client};
@@ -123,25 +123,32 @@ impl Request {
 }
 
 impl<K: Key> Request<K> {
-    /// Tells that this turn wrote `written` (the server's answer). Two things follow: the next turn of this key will
-    /// not start from an older state, and the event of this very write does not start one (a turn that wants
-    /// another gives back [`Outcome::After`]). For kinds the controller does not listen to, nothing happens.
-    /// What was written to another cluster than the process's own is told by
+    /// Tells that this turn wrote `written` (the server's answer): the next turn of this key will not start from an older
+    /// state. Its event starts one all the same: a write that changes nothing is answered with what somebody else
+    /// wrote, and that may not be missed (see [`Request::wrote_upon`]). For kinds the controller does not listen to,
+    /// nothing happens. What was written to another cluster than the process's own is told by
     /// [`Objects::within`](crate::Objects::within).
     pub fn wrote(&self, written: &Object) {
-        self.note(None, written);
+        self.note(None, None, written);
     }
 
-    /// As [`Request::wrote`], to the cluster of this client.
-    pub(crate) fn wrote_through(&self, client: &Client, written: &Object) {
-        self.note(Some(client), written);
+    /// As [`Request::wrote`], of a write that the server would have refused had the object not been at the
+    /// resourceVersion `before`; empty for a create. An answer with another one is of our own making, and its event does
+    /// not start a turn (a turn that wants another gives back [`Outcome::After`]).
+    pub fn wrote_upon(&self, before: &str, written: &Object) {
+        self.note(None, Some(before), written);
     }
 
-    fn note(&self, client: Option<&Client>, written: &Object) {
-        if self.freshness.wrote(&self.key, client, written)
-            && let Some(revision) = written.revision()
-        {
-            self.intake.wrote(&self.key, revision);
+    /// As [`Request::wrote_upon`], to the cluster of this client; without `before`, as [`Request::wrote`].
+    pub(crate) fn wrote_through(&self, client: &Client, before: Option<&str>, written: &Object) {
+        self.note(Some(client), before, written);
+    }
+
+    fn note(&self, client: Option<&Client>, before: Option<&str>, written: &Object) {
+        let ours = before.is_some_and(|before| before != written.resource_version());
+        let sources = self.freshness.wrote(&self.key, client, written);
+        if let Some(number) = written.revision().filter(|_| ours) {
+            sources.into_iter().for_each(|source| self.intake.wrote(&self.key, Revision { number, source }));
         }
     }
 

@@ -20,7 +20,7 @@ mod namespaces;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use concert_api::ObjectKey;
+use concert_api::{FieldSelector, LabelSelector, Object, ObjectKey};
 
 pub use namespaces::Namespaces;
 
@@ -94,6 +94,35 @@ impl Feed {
     /// Whether it is told of every object of a namespace.
     pub(crate) fn shows(&self, namespace: &str) -> bool {
         self.covers(namespace) && self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// Whether it is certain that it is told of an object like this one, wherever that is. What most fields are, only the
+    /// server knows.
+    pub(crate) fn selects(&self, object: &Object) -> bool {
+        let known = |field: &str| matches!(field, "metadata.name" | "metadata.namespace");
+        let value = |field: &str| if field == "metadata.name" { object.name() } else { object.namespace() };
+        let fields = FieldSelector::parse(&self.fields);
+        fields.is_ok_and(|fields| fields.fields().all(known) && fields.matches(value))
+            && LabelSelector::parse(&self.labels).is_ok_and(|labels| labels.matches(&object.labels()))
+    }
+
+    /// What of a selection it is told of; `None` if nothing.
+    fn narrowed(&self, wanted: &Selection) -> Option<Selection> {
+        let both = |one: &str, other: &str| match (one, other) {
+            (one, "") => one.to_owned(),
+            ("", other) => other.to_owned(),
+            (one, other) if one == other => one.to_owned(),
+            (one, other) => format!("{one},{other}"),
+        };
+        let own = match &*wanted.namespace {
+            "" => self.selection(),
+            named if self.covers(named) => {
+                Self { namespace: named.to_owned(), outside: BTreeSet::new(), ..self.clone() }.selection()
+            }
+            _ => return None,
+        };
+        let (labels, fields) = (both(&own.labels, &wanted.labels), both(&own.fields, &wanted.fields));
+        Some(Selection { namespace: own.namespace, labels, fields })
     }
 
     pub(crate) fn selection(&self) -> Selection {
@@ -234,6 +263,12 @@ impl Scope {
             }
         }
         (feeds, settled)
+    }
+
+    /// What a server has to be asked for to get those of its objects that are selected; `None` if that is not known yet.
+    pub(crate) fn asks(&self, wanted: &Selection) -> Option<Vec<Selection>> {
+        let (feeds, settled) = self.feeds();
+        settled.then(|| feeds.iter().filter_map(|feed| feed.narrowed(wanted)).collect())
     }
 
     /// The sets of namespaces that it follows.

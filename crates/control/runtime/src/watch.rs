@@ -78,6 +78,8 @@ pub enum Event {
     Deleted(Arrived),
     /// Everything up to this resourceVersion was delivered.
     Progress(String),
+    /// The watch goes on from where it was: the server was reached, and has this history.
+    Opened,
     /// The watch is in trouble and will try again by itself.
     Trouble(Trouble),
     /// One object cannot be read; the others are not affected.
@@ -328,6 +330,7 @@ impl Watch {
         };
         match means {
             Means::Nothing => None,
+            Means::Opened => Some(Event::Opened),
             Means::Reset => Some(Event::Reset),
             Means::Complete => Some(Event::Complete(at.to_owned())),
             Means::Progress => Some(Event::Progress(at.to_owned())),

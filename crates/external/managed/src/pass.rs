@@ -300,16 +300,22 @@ impl<'a> Pass<'a> {
         Ok(())
     }
 
-    /// Writes the outcome of a create, whatever it takes: only the uid must be right.
+    /// Writes the outcome of a create, whatever it takes: only the uid must be right. As long as nobody else writes, also
+    /// the version, so that it is known for our own.
     async fn record(&mut self, outcome: Value, mut annotations: Map<String, Value>) -> Pass1<()> {
         annotations.extend(into_map(outcome));
-        let patch = json!({"metadata": {"uid": self.stored.uid(), "annotations": annotations}});
+        let metadata = json!({"uid": self.stored.uid(), "annotations": annotations});
+        let mut patch = json!({"metadata": metadata});
+        patch["metadata"]["resourceVersion"] = self.stored.resource_version().into();
         let mut wait = RECORD_WAIT;
         for attempt in 1..=RECORD_TRIES {
             match self.patch(&patch).await {
                 Ok(()) => return Ok(()),
                 Err(error) if error.is_not_found() || error.is_invalid() || attempt == RECORD_TRIES => {
                     return Err(error.into());
+                }
+                Err(error) if error.is_conflict() && patch["metadata"]["resourceVersion"].is_string() => {
+                    patch["metadata"] = metadata.clone();
                 }
                 Err(error) => {
                     tracing::warn!(key = %self.request.key, %error, attempt, "cannot record the outcome of a create; trying again");
@@ -350,11 +356,21 @@ impl<'a> Pass<'a> {
 
     async fn patch(&mut self, patch: &Value) -> Result<(), ApiError> {
         let written = self.managed.client.merge_patch(&self.managed.resource, &self.request.key, patch, None).await?;
-        self.managed.memory.wrote(&written);
-        self.request.wrote(&written);
+        self.wrote(patch["metadata"]["resourceVersion"].as_str(), &written);
         self.object = written.value().unwrap_or_default();
         self.stored = written;
         Ok(())
+    }
+
+    /// What was written over the very version that it insisted on is ours; any other answer may be somebody else's.
+    fn wrote(&self, before: Option<&str>, written: &Object) {
+        match before.filter(|before| *before != written.resource_version()) {
+            Some(before) => {
+                self.managed.memory.wrote(written);
+                self.request.wrote_upon(before, written);
+            }
+            None => self.request.wrote(written),
+        }
     }
 
     fn reply_annotations(&self) -> Map<String, Value> {
@@ -478,8 +494,7 @@ impl<'a> Pass<'a> {
         };
         let written = self.managed.status.write(&self.stored, wanted).await?;
         if let Some(written) = written {
-            self.managed.memory.wrote(&written);
-            self.request.wrote(&written);
+            self.wrote(Some(&self.stored.resource_version()), &written);
             self.object = written.value().unwrap_or_default();
             self.stored = written;
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
-use concert_api::Glance;
+use concert_api::{Glance, ObjectKey};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -81,7 +81,8 @@ impl Shared {
             let running = Running { feed: feed.clone(), number: feeds.next, stop: self.stop.child_token() };
             feeds.next += 1;
             self.progress.send_modify(|progress| {
-                progress.feeds.insert(feed.clone(), CacheState::default());
+                let waits = CacheState { heard: Some(Instant::now()), ..CacheState::default() };
+                progress.feeds.insert(feed.clone(), waits);
             });
             feeds.running.insert(feed, running.clone());
             let shared = Arc::clone(self);
@@ -140,6 +141,7 @@ impl Shared {
                 return note(&|state| state.trouble = Some(trouble.clone()));
             }
             Event::Skipped { why, bytes } => return self.skip(running, bytes, why),
+            Event::Opened => return note(&|state| state.trouble = None),
             Event::Complete(at) | Event::Progress(at) => at.parse().ok(),
             Event::Applied(arrived) | Event::Deleted(arrived) => arrived.glance.resource_version.parse().ok(),
             Event::Reset => {
@@ -225,11 +227,23 @@ impl Shared {
         (changes, unread)
     }
 
+    /// Whether a watch shows an object at the moment, where several may.
+    pub(super) fn is_shown_by(&self, feed: &Feed, key: &ObjectKey) -> bool {
+        let Some(union) = &self.union else { return true };
+        let feeds = self.feeds.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = feeds.running.get(feed).map(|running| running.number);
+        drop(feeds);
+        number.is_some_and(|number| union.lock().unwrap_or_else(PoisonError::into_inner).is_shown_by(number, key))
+    }
+
     /// Who was told to leave has nothing more to say: another one may look by now.
     fn note(&self, running: &Running, change: &dyn Fn(&mut CacheState)) {
         self.progress.send_modify(|progress| {
             if let Some(state) = progress.feeds.get_mut(&running.feed).filter(|_| !running.stop.is_cancelled()) {
+                let before = state.revision;
                 change(state);
+                // Whoever waits for what was written before waits in vain.
+                progress.history += u64::from(state.revision < before);
                 // Who is not reached is not heard of.
                 if !matches!(state.trouble, Some(Trouble::Failing(_))) {
                     state.heard = Some(Instant::now());

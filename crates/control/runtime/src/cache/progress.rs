@@ -24,8 +24,25 @@ pub struct CacheState {
     pub skipped: u64,
     /// Whether a list is arriving: what is known may be older than its revision says.
     pub listing: bool,
-    /// When anything was heard from the server last.
+    /// When anything was heard from the server last, by the watch that has waited longest; of one that never was, since when
+    /// it waits.
     pub heard: Option<Instant>,
+}
+
+/// A place in the history that a server has at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// Everything up to here.
+    pub(crate) revision: u64,
+    /// Of which of its histories.
+    history: u64,
+}
+
+impl Mark {
+    /// The later of two; of an earlier history nothing comes any more.
+    pub(crate) fn later(self, other: Self) -> Self {
+        if (self.history, self.revision) < (other.history, other.revision) { other } else { self }
+    }
 }
 
 /// How far the watches of a cache are.
@@ -38,6 +55,8 @@ pub(super) struct Progress {
     pub(super) has_been_synced: bool,
     /// Why what is asked for makes no sense.
     pub(super) fault: Option<&'static str>,
+    /// How often a server was found to be less far than before: it was restored, or is another one.
+    pub(super) history: u64,
 }
 
 impl Progress {
@@ -70,8 +89,14 @@ impl Progress {
         self.has_been_synced |= self.is_synced();
     }
 
-    fn covering(&self, namespace: &str) -> impl Iterator<Item = &CacheState> {
-        self.feeds.iter().filter(move |(feed, _)| feed.covers(namespace)).map(|(_, state)| state)
+    fn covering(&self, namespace: &str) -> impl Iterator<Item = (&Feed, &CacheState)> {
+        self.feeds.iter().filter(move |(feed, _)| feed.covers(namespace))
+    }
+
+    /// The watches that look at a namespace; only one, if that is told of all of it.
+    pub(super) fn looking(&self, namespace: &str) -> Vec<Feed> {
+        let whole = self.feeds.keys().find(|feed| feed.shows(namespace)).cloned();
+        whole.map_or_else(|| self.covering(namespace).map(|(feed, _)| feed.clone()).collect(), |whole| vec![whole])
     }
 
     /// Whether anybody looks at a namespace.
@@ -79,16 +104,29 @@ impl Progress {
         self.covering(namespace).next().is_some()
     }
 
-    /// Whether every object of a namespace is shown.
-    pub(super) fn shows(&self, namespace: &str) -> bool {
-        self.feeds.keys().any(|feed| feed.shows(namespace))
+    /// A revision as of now.
+    pub(super) fn mark(&self, revision: u64) -> Mark {
+        Mark { revision, history: self.history }
+    }
+
+    /// Whether nothing up to there is still to come: it has been seen, or the server does not have that history any more.
+    pub(super) fn is_past(&self, namespace: &str, mark: Mark) -> bool {
+        self.history != mark.history || self.has_seen(namespace, mark.revision)
+    }
+
+    /// The same of one watch; of one that is gone, nothing comes.
+    pub(super) fn is_feed_past(&self, feed: &Feed, mark: Mark) -> bool {
+        self.history != mark.history || self.feeds.get(feed).is_none_or(|state| is_at(state, mark.revision))
     }
 
     /// Whether what happened in a namespace up to a revision has been seen: by one who is shown all of it, or by all who
     /// are shown some.
     pub(super) fn has_seen(&self, namespace: &str, revision: u64) -> bool {
-        let seen = |feed: &CacheState| feed.synced && !feed.listing && feed.revision >= revision;
-        let whole = self.feeds.iter().any(|(feed, state)| feed.shows(namespace) && seen(state));
-        whole || (self.settled && self.covering(namespace).all(seen))
+        let whole = self.feeds.iter().any(|(feed, state)| feed.shows(namespace) && is_at(state, revision));
+        whole || (self.settled && self.covering(namespace).all(|(_, state)| is_at(state, revision)))
     }
+}
+
+fn is_at(feed: &CacheState, revision: u64) -> bool {
+    feed.synced && !feed.listing && feed.revision >= revision
 }

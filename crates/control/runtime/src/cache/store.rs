@@ -187,7 +187,7 @@ impl Store {
                 let listed = std::mem::take(&mut feed.listing).then_some(feed.round);
                 Ok(listed.map_or_else(Vec::new, |round| self.sweep(namespace, Some(round))))
             }
-            Event::Progress(_) | Event::Trouble(_) | Event::Skipped { .. } => Ok(Vec::new()),
+            Event::Progress(_) | Event::Opened | Event::Trouble(_) | Event::Skipped { .. } => Ok(Vec::new()),
         }
     }
 

@@ -83,7 +83,7 @@ impl Union {
                 self.saw(feed, number(at));
                 Vec::new()
             }
-            Event::Trouble(_) | Event::Skipped { .. } => Vec::new(),
+            Event::Opened | Event::Trouble(_) | Event::Skipped { .. } => Vec::new(),
         }
     }
 
@@ -91,6 +91,11 @@ impl Union {
     pub(super) fn leave(&mut self, feed: FeedNumber) -> Vec<Step> {
         self.feeds.remove(&feed);
         self.sweep(feed, &BTreeSet::new())
+    }
+
+    /// Whether a watch shows an object.
+    pub(super) fn is_shown_by(&self, feed: FeedNumber, key: &ObjectKey) -> bool {
+        self.shown.get(key).is_some_and(|shown| shown.by.contains(&feed))
     }
 
     fn saw(&mut self, feed: FeedNumber, revision: u64) {

@@ -69,6 +69,14 @@ pub enum ApiError {
         /// What is wrong with it.
         why: String,
     },
+    /// What a cache is to show cannot be read, neither from it nor past it.
+    #[error("cannot {action}: {why}")]
+    Uncached {
+        /// What was attempted.
+        action: String,
+        /// The reason.
+        why: String,
+    },
     /// What the caller gave cannot be sent.
     #[error("cannot {action}: {why}")]
     Unsendable {
@@ -250,7 +258,7 @@ impl ApiError {
         match self {
             Self::Refused { write, answer, .. } => *write && answer.code >= 500 && answer.code != 501,
             Self::Broken { write, .. } | Self::TimedOut { write, .. } | Self::Unreadable { write, .. } => *write,
-            Self::TooLarge { .. } | Self::Unreachable { .. } | Self::Unsendable { .. } => false,
+            Self::TooLarge { .. } | Self::Unreachable { .. } | Self::Uncached { .. } | Self::Unsendable { .. } => false,
         }
     }
 }

@@ -33,6 +33,7 @@ pub(super) fn wait(error: &ApiError, is_read: bool, tries: u32) -> Option<Durati
         ApiError::TimedOut { .. }
         | ApiError::TooLarge { .. }
         | ApiError::Unreadable { .. }
+        | ApiError::Uncached { .. }
         | ApiError::Unsendable { .. } => false,
     };
     worth.then(|| error.retry_after().unwrap_or(backoff))

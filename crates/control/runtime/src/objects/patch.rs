@@ -7,6 +7,14 @@ use serde_json::{Value, json};
 
 use crate::resource::Resource;
 
+/// Where a JSON patch has it.
+const VERSION: &str = "/metadata/resourceVersion";
+
+/// A resourceVersion that is insisted on; the empty one is not.
+pub(super) fn insisted(version: &str) -> Option<&str> {
+    Some(version).filter(|version| !version.is_empty())
+}
+
 /// Why a patch cannot be made.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -136,11 +144,20 @@ impl Patch {
         match self.body.as_array_mut() {
             Some(operations) => {
                 // Not a test: that would be answered as invalid, this is as a conflict.
-                operations.insert(0, json!({"op": "replace", "path": "/metadata/resourceVersion", "value": revision}));
+                operations.insert(0, json!({"op": "replace", "path": VERSION, "value": revision}));
             }
             None => self.body["metadata"]["resourceVersion"] = revision.into(),
         }
         Ok(self)
+    }
+
+    /// The resourceVersion that it insists on: with another one it is a conflict.
+    pub(super) fn before(&self) -> Option<&str> {
+        let said = match self.body.as_array() {
+            Some(operations) => &operations.iter().find(|one| one["path"] == VERSION && one["op"] != "test")?["value"],
+            None => &self.body["metadata"]["resourceVersion"],
+        };
+        insisted(said.as_str()?)
     }
 
     /// Whether it changes nothing.

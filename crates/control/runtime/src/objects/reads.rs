@@ -32,6 +32,16 @@ impl Reads {
         informers.lazy_for().map_or(opened.clone(), |idle| opened.lazily(idle))
     }
 
+    /// What the cache that it reads from is of; `None` if it reads from the server.
+    pub(super) fn scope(&self) -> Option<&Scope> {
+        match self {
+            Self::Live => None,
+            Self::Cached(cache, _) => Some(cache.scope()),
+            Self::Lazy(lazy, _) => Some(lazy.scope()),
+            Self::Opened(elsewhere) => Some(elsewhere.scope()),
+        }
+    }
+
     fn origin(&self) -> Option<(Scope, Informers)> {
         match self {
             Self::Live => None,

@@ -101,6 +101,8 @@ pub(crate) enum Happened<'a> {
 pub(crate) enum Means {
     /// Nothing to tell.
     Nothing,
+    /// A watch goes on.
+    Opened,
     /// A list begins.
     Reset,
     /// The list is complete.
@@ -187,7 +189,8 @@ impl Course {
                     Means::Reset
                 }
                 Doing::Paging(token) if token.is_empty() => Means::Reset,
-                _ => Means::Nothing,
+                Doing::Watching => Means::Opened,
+                Doing::Nothing | Doing::Paging(_) | Doing::Listing => Means::Nothing,
             },
             Happened::PageRead { next: "", at } => {
                 self.doing = Doing::Nothing;

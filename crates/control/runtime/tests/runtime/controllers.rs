@@ -309,12 +309,12 @@ async fn a_turn_never_starts_from_before_its_own_last_write() {
         let (writer, seen, held) = (writer.clone(), Arc::clone(&seen), held.clone());
         async move {
             let object = request.object().await?.unwrap();
-            let data = object.value().unwrap()["data"]["a"].as_str().unwrap().to_owned();
-            seen.lock().unwrap().push(data.clone());
+            let (data, before) = (object.value().unwrap()["data"]["a"].clone(), object.resource_version());
+            seen.lock().unwrap().push(data.as_str().unwrap().to_owned());
             if data == "1" {
                 held.set(|_| Flow::Hold);
-                let patch = json!({ "data": { "a": "2" } });
-                request.wrote(&writer.merge_patch(&maps(), &request.key, &patch, None).await?);
+                let patch = json!({ "metadata": { "resourceVersion": before }, "data": { "a": "2" } });
+                request.wrote_upon(&before, &writer.merge_patch(&maps(), &request.key, &patch, None).await?);
                 return Ok(Outcome::After(Duration::ZERO));
             }
             Ok(Outcome::Done)
@@ -346,10 +346,10 @@ async fn somebody_elses_write_during_a_turn_is_not_taken_for_its_own() {
             let data = request.object().await?.unwrap().value().unwrap()["data"]["a"].as_str().unwrap().to_owned();
             seen.lock().unwrap().push(data);
             let user = json!({ "data": { "a": "user" } });
-            writer.merge_patch(&maps(), &request.key, &user, None).await?;
-            let ours =
-                json!({ "metadata": { "annotations": { "turns": seen.lock().unwrap().len().min(2).to_string() } } });
-            request.wrote(&writer.merge_patch(&maps(), &request.key, &ours, None).await?);
+            let user = writer.merge_patch(&maps(), &request.key, &user, None).await?;
+            let (before, turns) = (user.resource_version(), seen.lock().unwrap().len().min(2).to_string());
+            let ours = json!({ "metadata": { "resourceVersion": before, "annotations": { "turns": turns } } });
+            request.wrote_upon(&before, &writer.merge_patch(&maps(), &request.key, &ours, None).await?);
             tokio::time::sleep(Duration::from_secs(1)).await;
             Ok(Outcome::Done)
         }

@@ -19,6 +19,7 @@ mod leases;
 mod managers;
 mod objects;
 mod requests;
+mod own_writes;
 mod roles;
 mod secured;
 mod shards;
