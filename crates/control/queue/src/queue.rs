@@ -150,6 +150,8 @@ pub struct Queue<K> {
     /// How often in a row the oldest key was passed over.
     passed: u32,
     in_flight: usize,
+    /// How often a key became ready.
+    added: u64,
 }
 
 impl<K: Clone + Eq + Hash> Default for Queue<K> {
@@ -173,6 +175,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             next_seq: 0,
             passed: 0,
             in_flight: 0,
+            added: 0,
         }
     }
 
@@ -282,6 +285,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         let entry = &mut self.entries[slot as usize];
         if due <= now {
             (entry.place, entry.time) = (Place::Ready, now);
+            self.added += 1;
             self.levels.entry(entry.priority).or_default().push::<ByLevel, _>(&mut self.entries, slot);
             self.ages.push::<ByAge, _>(&mut self.entries, slot);
         } else {
@@ -481,6 +485,13 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
+    }
+
+    /// How often a key became ready: one that comes again while it is ready is not counted, one that waits is when its
+    /// time has come.
+    #[must_use]
+    pub fn added(&self) -> u64 {
+        self.added
     }
 
     /// How many keys are in flight.

@@ -432,7 +432,8 @@ impl Client {
     pub async fn download(&self, path: &str, mut take: impl FnMut(&[u8]) -> bool) -> Result<(), ApiError> {
         let (action, after) = (format!("get {path}"), self.settings.deadline);
         let whole = async {
-            let mut body = self.exchange(Ask::new(Method::GET, path.to_owned(), action.clone())).await?.into_body();
+            let ask = Ask::new(Method::GET, path.to_owned(), action.clone());
+            let mut body = self.exchange(ask, Attempt::default()).await?.into_body();
             while let Some(frame) = body.frame().await {
                 let frame =
                     frame.map_err(|e| ApiError::Broken { action: action.clone(), write: false, source: e.into() })?;
@@ -478,7 +479,7 @@ impl Client {
         if form == Form::Metadata {
             ask.accept = METADATA;
         }
-        Ok(self.exchange(ask).await?.into_body())
+        Ok(self.exchange(ask, Attempt::default()).await?.into_body())
     }
 
     /// Whether the server is still believed to send lists as events.

@@ -153,6 +153,7 @@ impl Clusters {
         let (cluster, teller) = Cluster::new(name, client, Narrowing::default(), &self.metrics, &self.component);
         let (stop, ended) = (state.tasks.token().child_token(), CancellationToken::new());
         let (guard, informers, told) = (ended.clone().drop_guard(), cluster.informers.clone(), stop.clone());
+        state.tasks.reap();
         state.tasks.spawn(format!("cluster {name}"), async move {
             let _ends_whatever_happens = guard;
             teller.run(told).await;
@@ -173,10 +174,14 @@ impl Clusters {
             present.ended.clone()
         };
         ended.cancelled().await;
-        self.metrics.forget(&format!("cluster {name}"));
-        self.metrics.forget_cluster(name);
-        self.state().present.remove(name);
-        tracing::info!(cluster = name, "cluster removed");
+        let mut state = self.state();
+        // Another one of that name may have come while two waited for the end of this.
+        if state.present.get(name).is_some_and(|present| present.ended.is_cancelled()) {
+            self.metrics.forget(&format!("cluster {name}"));
+            self.metrics.forget_cluster(name);
+            state.present.remove(name);
+            tracing::info!(cluster = name, "cluster removed");
+        }
         true
     }
 

@@ -21,7 +21,7 @@ pub use keys::QueuedKey;
 use crate::cache::{CacheState, Informers};
 use crate::engine::{Election, KeyFilter, Term};
 use crate::floors::Freshness;
-use crate::metrics::{Metrics, Snapshot};
+use crate::metrics::{ControllerMetrics, Metrics, Snapshot};
 use crate::rbac::Rules;
 use crate::reconciler::{AnyReconciler, Key};
 use crate::resource::Resource;
@@ -236,7 +236,7 @@ impl<K: Key> Controller<K> {
         let started = Instant::now();
         let intake = Arc::new(Intake::new(desk, workers, move || started.elapsed()));
         let freshness = Arc::new(Freshness::new(informers.client().clone()));
-        let (failing, sink) = (Failing::default(), Sink::new(Arc::clone(&intake), counted.clone(), priority::EVENT));
+        let (failing, sink) = (Failing::default(), Sink::new(Arc::clone(&intake), priority::EVENT));
         let sources = Sources::new(Ground {
             controller: Arc::clone(&name),
             informers: informers.clone(),
@@ -254,7 +254,8 @@ impl<K: Key> Controller<K> {
             counted.observe(&snapshot(intake, sources));
             metrics.mailboxes(name, &sources.backlogs());
         });
-        let live = Arc::new(Live { intake: Arc::clone(&intake), sources, sink, count: watch::Sender::new(workers) });
+        let (count, metrics) = (watch::Sender::new(workers), counted.clone());
+        let live = Arc::new(Live { intake: Arc::clone(&intake), sources, sink, count, metrics });
         let workers = Workers {
             name,
             timeout: description.timeout.or(defaults.timeout),
@@ -291,6 +292,7 @@ fn snapshot<K: Key>(intake: &Intake<K>, sources: &Sources<K>) -> Snapshot {
         depths: desk.queue().depths().collect(),
         flights: desk.flights(now).map(|(_, took)| took).collect(),
         oldest: desk.queue().oldest(now),
+        added: desk.queue().added(),
         waiting_sources,
     })
 }
@@ -314,6 +316,7 @@ pub(crate) struct Live<K: Key> {
     sources: Arc<Sources<K>>,
     sink: Sink<K>,
     count: watch::Sender<usize>,
+    metrics: ControllerMetrics,
 }
 
 /// [`Live`] whatever its keys are.
@@ -335,6 +338,8 @@ pub(crate) trait AnyLive: Any + Send + Sync {
     fn backlogs(&self) -> Vec<(String, Backlog)>;
     /// Has all that is known start turns of these keys.
     fn replay(&self, keys: &KeyFilter);
+    /// Shows it in no gauge any more.
+    fn forget(&self);
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
@@ -379,6 +384,12 @@ impl<K: Key> AnyLive for Live<K> {
         self.sources.replay(keys);
     }
 
+    fn forget(&self) {
+        // Counters stay, and have to be complete.
+        self.metrics.observe(&snapshot(&self.intake, &self.sources));
+        self.metrics.forget();
+    }
+
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
         self
     }
@@ -406,7 +417,7 @@ impl<K: Key> Handle<K> {
     /// Adds a source while it runs; dropping what it gives ends the source. Workers do not wait for it. Must be called
     /// within a tokio runtime.
     pub fn watch(&self, trigger: Trigger<K>) -> Watching<K> {
-        Watching::new(&self.0.sources, self.0.sources.add(trigger))
+        Watching::new(&self.0.sources, self.0.sources.add_later(trigger))
     }
 
     /// Changes how many keys are reconciled at a time. With fewer, turns that have begun come to their end; with none,

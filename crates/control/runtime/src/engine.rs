@@ -265,6 +265,7 @@ impl Engine {
             drop(state);
             warm.live().end();
             self.metrics.forget(&format!("controller {name}"));
+            warm.live().forget();
             return Err(EngineError::Stopped(name));
         }
         let (stop, ended) = (state.tasks.token().child_token(), CancellationToken::new());
@@ -314,7 +315,9 @@ impl Engine {
         if state.controllers.get(name).is_some_and(|running| running.ended.is_cancelled()) {
             self.metrics.forget(&format!("controller {name}"));
             self.metrics.mailboxes(name, &[]);
-            state.controllers.remove(name);
+            if let Some(running) = state.controllers.remove(name) {
+                running.live.forget();
+            }
         }
         true
     }

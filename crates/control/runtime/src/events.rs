@@ -180,6 +180,22 @@ struct Lane {
 
 impl Lane {
     async fn run(mut self, cancel: CancellationToken) {
+        let over = async {
+            cancel.cancelled().await;
+            tokio::time::sleep(FLUSH).await;
+        };
+        let told = tokio::select! {
+            biased;
+            () = self.tell_all(&cancel) => true,
+            () = over => false,
+        };
+        if !told {
+            tracing::warn!(left = self.notes.len(), "some events were not sent before the end");
+        }
+    }
+
+    /// Sends what comes until `cancel`, then what still waits.
+    async fn tell_all(&mut self, cancel: &CancellationToken) {
         loop {
             let note = tokio::select! {
                 biased;
@@ -187,18 +203,13 @@ impl Lane {
                 note = self.notes.recv() => note,
             };
             match note {
-                Some(note) => self.tell(note, &cancel).await,
+                Some(note) => self.tell(note, cancel).await,
                 None => return,
             }
         }
         self.notes.close();
-        let rest = async {
-            while let Some(note) = self.notes.recv().await {
-                self.tell(note, &cancel).await;
-            }
-        };
-        if tokio::time::timeout(FLUSH, rest).await.is_err() {
-            tracing::warn!(left = self.notes.len(), "some events were not sent before the end");
+        while let Some(note) = self.notes.recv().await {
+            self.tell(note, cancel).await;
         }
     }
 

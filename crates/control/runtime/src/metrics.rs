@@ -11,7 +11,7 @@ mod requests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -284,7 +284,8 @@ impl Metrics {
             oldest: families.oldest.get_or_create_owned(&queue),
         };
         own.active.set(0);
-        ControllerMetrics { metrics: self.clone(), name: name.to_owned(), own: Arc::new(own), shown: Arc::default() }
+        let (name, shown, added) = (name.to_owned(), Arc::default(), Arc::default());
+        ControllerMetrics { metrics: self.clone(), name, own: Arc::new(own), shown, added }
     }
 
     pub(crate) fn request(&self, code: &str, method: &str, host: &str) {
@@ -322,7 +323,7 @@ fn registered(families: &Families) -> Registry {
     registry.register("controller_runtime_max_concurrent_reconciles", "Workers", families.max_concurrent.clone());
     registry.register("controller_runtime_active_workers", "Workers that are busy", families.active.clone());
     registry.register("workqueue_depth", "Keys that are ready", families.depth.clone());
-    registry.register("workqueue_adds", "Keys added", families.adds.clone());
+    registry.register("workqueue_adds", "Keys that became ready", families.adds.clone());
     registry.register("workqueue_queue_duration_seconds", "Time from ready to taken", families.queue_seconds.clone());
     registry.register("workqueue_work_duration_seconds", "Time from taken to done", families.work_seconds.clone());
     registry.register(
@@ -361,6 +362,8 @@ pub(crate) struct ControllerMetrics {
     own: Arc<Own>,
     /// The priorities that have a gauge.
     shown: Arc<Mutex<BTreeSet<i32>>>,
+    /// How many keys were added at the last look.
+    added: Arc<AtomicU64>,
 }
 
 /// What a controller counts, looked up once: a turn costs no search by label.
@@ -393,16 +396,14 @@ pub(crate) struct Snapshot {
     /// How long each turn in flight has taken so far.
     pub(crate) flights: Vec<Duration>,
     pub(crate) oldest: Option<Duration>,
+    /// How often a key became ready since the controller began.
+    pub(crate) added: u64,
     pub(crate) waiting_sources: usize,
 }
 
 impl ControllerMetrics {
     pub(crate) fn workers(&self, workers: usize) {
         self.own.max_concurrent.set(i64::try_from(workers).unwrap_or(i64::MAX));
-    }
-
-    pub(crate) fn added(&self, keys: usize) {
-        self.own.adds.inc_by(keys as u64);
     }
 
     pub(crate) fn taken(&self, waited: Duration) {
@@ -454,7 +455,8 @@ impl ControllerMetrics {
 
     /// Before a scrape: how deep the queue is, and how long what is in flight has been so.
     pub(crate) fn observe(&self, snapshot: &Snapshot) {
-        let Snapshot { depths, flights, oldest, waiting_sources } = snapshot;
+        let Snapshot { depths, flights, oldest, added, waiting_sources } = snapshot;
+        self.own.adds.inc_by(added.saturating_sub(self.added.fetch_max(*added, Ordering::Relaxed)));
         // A level that is empty now must not go on showing what it had.
         let mut levels = BTreeMap::from([(concert_queue::priority::EVENT, 0)]);
         {
@@ -475,6 +477,24 @@ impl ControllerMetrics {
         self.own.longest.set(flights.iter().max().map_or(0.0, Duration::as_secs_f64));
         self.own.oldest.set(oldest.map_or(0.0, |oldest| oldest.as_secs_f64()));
         self.own.waiting_sources.set(i64::try_from(*waiting_sources).unwrap_or(i64::MAX));
+    }
+
+    /// Shows no gauges any more: what they say is no longer true. Counters stay.
+    pub(crate) fn forget(&self) {
+        let (families, controller) = (&self.metrics.0.families, self.name.clone());
+        let of = OfController { controller: controller.clone() };
+        for gauges in [&families.max_concurrent, &families.active, &families.waiting_sources] {
+            gauges.remove(&of);
+        }
+        let queue = OfQueue { name: self.name.clone(), controller: controller.clone() };
+        for gauges in [&families.unfinished, &families.longest, &families.oldest] {
+            gauges.remove(&queue);
+        }
+        let shown = std::mem::take(&mut *self.shown.lock().unwrap_or_else(PoisonError::into_inner));
+        for priority in shown.into_iter().chain([concert_queue::priority::EVENT]) {
+            let (name, controller) = (self.name.clone(), controller.clone());
+            families.depth.remove(&Depth { name, controller, priority: priority.to_string() });
+        }
     }
 }
 
@@ -502,7 +522,8 @@ mod tests {
         controller.finished(Result::Error, Duration::from_secs(1));
         let flights = vec![Duration::from_secs(2), Duration::from_secs(5)];
         let oldest = Some(Duration::from_secs(7));
-        controller.observe(&Snapshot { depths: BTreeMap::from([(0, 4)]), flights, oldest, waiting_sources: 1 });
+        let depths = BTreeMap::from([(0, 4)]);
+        controller.observe(&Snapshot { depths, flights, oldest, added: 9, waiting_sources: 1 });
         let text = metrics.text();
         for line in [
             "controller_runtime_reconcile_total{controller=\"files\",result=\"error\"} 1",
@@ -511,6 +532,7 @@ mod tests {
             "controller_runtime_active_workers{controller=\"files\"} 0",
             "concert_workqueue_oldest_seconds{name=\"files\",controller=\"files\"} 7",
             "concert_controller_waiting_sources{controller=\"files\"} 1",
+            "workqueue_adds_total{name=\"files\",controller=\"files\"} 9",
         ] {
             assert!(text.contains(line), "{line} is missing in:\n{text}");
         }

@@ -35,7 +35,6 @@ use crate::cache::{Cache, CacheState, Change, Informers, Origin, Subscription};
 use crate::controller::ControllerError;
 use crate::engine::KeyFilter;
 use crate::floors::Freshness;
-use crate::metrics::ControllerMetrics;
 use crate::reconciler::Key;
 use crate::scope::Scope;
 use crate::tasks::TaskGroup;
@@ -76,19 +75,18 @@ where
 /// Where a source puts keys. Never waits: a key that is queued already is queued once.
 pub struct Sink<K = ObjectKey> {
     intake: Arc<Intake<K>>,
-    metrics: ControllerMetrics,
     priority: i32,
 }
 
 impl<K: Key> Clone for Sink<K> {
     fn clone(&self) -> Self {
-        Self { intake: Arc::clone(&self.intake), metrics: self.metrics.clone(), priority: self.priority }
+        Self { intake: Arc::clone(&self.intake), priority: self.priority }
     }
 }
 
 impl<K: Key> Sink<K> {
-    pub(crate) fn new(intake: Arc<Intake<K>>, metrics: ControllerMetrics, priority: i32) -> Self {
-        Self { intake, metrics, priority }
+    pub(crate) fn new(intake: Arc<Intake<K>>, priority: i32) -> Self {
+        Self { intake, priority }
     }
 
     /// The same sink for keys of another urgency.
@@ -110,13 +108,11 @@ impl<K: Key> Sink<K> {
 
     /// Has a key reconciled after a while.
     pub fn add_after(&self, key: K, delay: Duration, reason: &'static str) {
-        self.metrics.added(1);
         self.intake.add_after(key, delay, Call { priority: self.priority, reason, revision: None });
     }
 
     fn put(&self, keys: Vec<K>, call: Call) {
         if !keys.is_empty() {
-            self.metrics.added(keys.len());
             self.intake.add(keys, call);
         }
     }
@@ -150,7 +146,8 @@ pub(crate) struct Sources<K: Key> {
 /// One of them. Dropping it ends it.
 struct Active<K: Key> {
     name: String,
-    missing: WhenMissing,
+    /// `None` if workers do not wait for it.
+    missing: Option<WhenMissing>,
     cache: Option<Cache>,
     fire: Arc<Fire<K>>,
     subscription: Option<Subscription>,
@@ -173,13 +170,23 @@ impl<K: Key> Sources<K> {
         self.active().iter().flat_map(BTreeMap::values).filter_map(take).collect()
     }
 
-    /// Starts to listen; gives the number of the source.
+    /// Starts to listen to what workers wait for; gives the number of the source.
     pub(crate) fn add(&self, trigger: Trigger<K>) -> u64 {
+        let missing = trigger.missing;
+        self.listen(trigger, Some(missing))
+    }
+
+    /// Starts to listen to what workers do not wait for.
+    pub(crate) fn add_later(&self, trigger: Trigger<K>) -> u64 {
+        self.listen(trigger, None)
+    }
+
+    fn listen(&self, trigger: Trigger<K>, missing: Option<WhenMissing>) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         if self.active().is_none() {
             return number;
         }
-        let (missing, own) = (trigger.missing, trigger.role == Role::For);
+        let own = trigger.role == Role::For;
         let resync = trigger.resync.or(self.ground.resync).filter(|period| !period.is_zero());
         let informers = trigger.informers.clone().unwrap_or_else(|| self.ground.informers.clone());
         let (origin, fire) = trigger.split(number);
@@ -343,7 +350,9 @@ impl<K: Key> Sources<K> {
 
     /// What its workers wait for before they begin, and why it is not there.
     pub(crate) fn awaited(&self) -> Vec<String> {
-        let needed = self.each(|active| active.cache.clone().filter(|_| active.missing != WhenMissing::Optional));
+        let needed = self.each(|active| {
+            active.cache.clone().filter(|_| active.missing.is_some_and(|missing| missing != WhenMissing::Optional))
+        });
         let waits =
             needed.iter().map(|cache| (cache.scope(), cache.state())).filter(|(_, state)| !state.has_been_synced);
         let say = |(scope, state): (&Scope, CacheState)| match state.trouble {
@@ -353,12 +362,12 @@ impl<K: Key> Sources<K> {
         waits.map(say).collect()
     }
 
-    /// Waits until every source is complete, or need not be.
+    /// Waits until every source that workers wait for has been complete, or need not be.
     ///
     /// # Errors
     /// A source that must be there is not.
     pub(crate) async fn synced(&self, limit: Duration) -> Result<(), ControllerError> {
-        let kinds = self.each(|active| Some((active.cache.clone()?, active.missing)));
+        let kinds = self.each(|active| Some((active.cache.clone()?, active.missing?)));
         let waits =
             kinds.into_iter().map(|(cache, missing)| sync::wait(&self.ground.controller, cache, missing, limit));
         futures::future::try_join_all(waits).await.map(drop)

@@ -7,6 +7,7 @@ use std::any::Any;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -167,7 +168,15 @@ impl<K: Key> Workers<K> {
             }
         }
         self.intake.close();
-        while tasks.join_next().await.is_some() {}
+        // A term that ends meanwhile ends them where they are, too.
+        tokio::select! {
+            biased;
+            () = async { while tasks.join_next().await.is_some() {} } => {}
+            () = halt => {
+                tasks.abort().await;
+                self.put_back();
+            }
+        }
         self.intake.clear();
         false
     }
@@ -220,7 +229,7 @@ impl<K: Key> Workers<K> {
             // Asked when it is in flight: who hands keys over first closes the filter, then waits for flights. Should
             // the key come to this process, it is told again.
             if self.ours.as_ref().is_none_or(|ours| ours(&taken.key.to_string())) {
-                self.turn(taken, &stopping).await;
+                self.whole_turn(taken, &stopping).await;
             } else {
                 self.intake.land(&taken.key, Ending::Outcome(Outcome::Done), 0.0);
             }
@@ -229,8 +238,22 @@ impl<K: Key> Workers<K> {
         }
     }
 
+    /// One turn, after which its key has landed whatever happened: also where what a reconcile leaves behind panics, when
+    /// an error is written, or a future or the payload of a panic is dropped.
+    async fn whole_turn(&self, taken: Taken<K>, stopping: &CancellationToken) {
+        let (key, started, landed) = (taken.key.clone(), Instant::now(), AtomicBool::new(false));
+        let turn = AssertUnwindSafe(self.turn(taken, stopping, &landed)).catch_unwind().await;
+        if let Err(panic) = turn
+            && !landed.load(Ordering::Relaxed)
+        {
+            self.land(&key, End::Panicked(panic_text(&*panic)), started.elapsed(), &landed);
+            // Dropping it may be what panics.
+            std::mem::forget(panic);
+        }
+    }
+
     /// One turn of one key, in its span.
-    async fn turn(&self, taken: Taken<K>, stopping: &CancellationToken) {
+    async fn turn(&self, taken: Taken<K>, stopping: &CancellationToken, landed: &AtomicBool) {
         self.metrics.taken(taken.waited);
         let id = TurnId::new(&self.world.random);
         let span = self.span(&taken, id);
@@ -239,7 +262,7 @@ impl<K: Key> Workers<K> {
         let whole = async {
             let (started, key) = (Instant::now(), taken.key.clone());
             let end = self.fenced(taken, id, stopping).await;
-            self.land(&key, end, started.elapsed());
+            self.land(&key, end, started.elapsed(), landed);
         };
         whole.instrument(span).await;
     }
@@ -297,8 +320,8 @@ impl<K: Key> Workers<K> {
         }
     }
 
-    /// Gives the outcome of a turn back to the queue.
-    fn land(&self, key: &K, end: End, took: Duration) {
+    /// Gives the outcome of a turn back to the queue. From then on the key may be in another worker's hands.
+    fn land(&self, key: &K, end: End, took: Duration, landed_at_all: &AtomicBool) {
         let result = match &end {
             End::Finished(Ok(Outcome::Done)) => metrics::Result::Success,
             End::Finished(Ok(Outcome::After(_))) => metrics::Result::RequeueAfter,
@@ -307,6 +330,7 @@ impl<K: Key> Workers<K> {
             End::Finished(Err(_)) | End::Panicked(_) | End::TimedOut(_) => metrics::Result::Error,
         };
         let ending = self.ending(key, end);
+        landed_at_all.store(true, Ordering::Relaxed);
         let landed = self.intake.land(key, ending, self.random(ending));
         self.count(ending, landed);
         self.metrics.finished(result, took);

@@ -15,6 +15,7 @@ use tower::BoxError;
 use tracing::Instrument;
 
 use super::error::{Answer, ApiError};
+use super::gate::Attempt;
 use super::{Client, JSON, retry};
 use crate::metrics::RequestDetails;
 use crate::telemetry;
@@ -45,7 +46,7 @@ impl Client {
             let mut tries = 0;
             loop {
                 let once = async {
-                    let response = self.exchange(ask.clone()).await?;
+                    let response = self.exchange(ask.clone(), Attempt(tries)).await?;
                     let answer = collect(response.into_body(), &action, write).await?;
                     self.detail(|details, host| details.received(verb.as_str(), host, answer.len()));
                     Ok(answer)
@@ -74,11 +75,12 @@ impl Client {
         }
     }
 
-    /// Sends one request; an answer that is not a success becomes an error.
-    pub(super) async fn exchange(&self, ask: Ask<'_>) -> Result<Response<Body>, ApiError> {
+    /// Sends one request; an answer that is not a success becomes an error. What comes of a success has no deadline here.
+    pub(super) async fn exchange(&self, ask: Ask<'_>, attempt: Attempt) -> Result<Response<Body>, ApiError> {
         let (action, write, method) = (ask.action.clone(), ask.is_write(), ask.method.clone());
         let size = ask.body.as_ref().map_or(0, |(_, bytes)| bytes.len());
         let mut request = ask.into_http()?;
+        request.extensions_mut().insert(attempt);
         let after = self.settings.deadline;
         if let Some(limit) = &self.settings.limit {
             let wait =
@@ -89,7 +91,8 @@ impl Client {
         self.detail(|details, host| details.sends(method.as_str(), host, size));
         let span = telemetry::request_span(&method, &action, &self.settings.host);
         telemetry::propagate(&span, request.headers_mut());
-        let sent = tokio::time::timeout(after, self.kube.send(request).instrument(span.clone())).await;
+        let until = Instant::now() + after;
+        let sent = tokio::time::timeout_at(until, self.kube.send(request).instrument(span.clone())).await;
         let Ok(sent) = sent else {
             if let Some(metrics) = &self.settings.metrics {
                 metrics.request("<error>", method.as_str(), &self.settings.host);
@@ -117,7 +120,9 @@ impl Client {
         let code = response.status().as_u16();
         let header = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
         let retry_after = header.and_then(|text| text.parse().ok()).map(Duration::from_secs);
-        let body = collect(response.into_body(), &action, write).await?;
+        // A refusal counts although its words never come.
+        let words = tokio::time::timeout_at(until, collect(response.into_body(), &action, write)).await;
+        let body = words.unwrap_or_else(|_| Ok(Bytes::new()))?;
         self.detail(|details, host| details.received(method.as_str(), host, body.len()));
         let answer = Box::new(Answer::read(code, retry_after, &body));
         Err(ApiError::Refused { action, write, answer })

@@ -113,6 +113,7 @@ pub(crate) async fn find(source: &Source, around: &Surroundings) -> Result<(kube
     check_context(&merged, source, &files)?;
     let options = KubeConfigOptions { context: source.context.clone(), ..KubeConfigOptions::default() };
     let origin = format!("kubeconfig {files}");
+    check_proxy(&merged, source, &origin)?;
     let config = kube::Config::from_custom_kubeconfig(merged, &options).await;
     let config = config.map_err(|e| ConnectError::Client { from: origin.clone(), why: chain(&e) })?;
     Ok((config, origin))
@@ -154,9 +155,34 @@ fn check_context(config: &Kubeconfig, source: &Source, files: &str) -> Result<()
     Err(ConnectError::Context { name: name.to_owned(), from, files: files.to_owned(), known })
 }
 
+/// A proxy that was asked for and not used would be a surprise. Its address is not told: it may hold a password.
+fn check_proxy(config: &Kubeconfig, source: &Source, origin: &str) -> Result<(), ConnectError> {
+    let name = source.context.as_ref().or(config.current_context.as_ref());
+    let context = config.contexts.iter().find(|context| Some(&context.name) == name);
+    let cluster = context.and_then(|context| Some(&context.context.as_ref()?.cluster));
+    let cluster = config.clusters.iter().find(|one| Some(&one.name) == cluster);
+    let Some(cluster) = cluster.filter(|one| {
+        let proxy = one.cluster.as_ref().and_then(|cluster| cluster.proxy_url.as_ref());
+        proxy.is_some_and(|url| !url.is_empty())
+    }) else {
+        return Ok(());
+    };
+    let why = format!(
+        "cluster \"{}\" has a proxy-url, and proxies are not supported; remove proxy-url and let server name an address \
+         that is reached without one, for example a forwarded port (with tls-server-name, if its certificate asks for it)",
+        cluster.name
+    );
+    Err(ConnectError::Client { from: origin.to_owned(), why })
+}
+
 fn explain(error: &KubeconfigError) -> String {
     match error {
         KubeconfigError::ReadConfig(error, _) => error.to_string(),
+        // Not what it says itself: it shows the lines around the fault, and there may be a token in them.
+        KubeconfigError::Parse(error) => match error.location() {
+            Some(at) => format!("it is not a kubeconfig: see line {}, column {}", at.line(), at.column()),
+            None => "it is not a kubeconfig".to_owned(),
+        },
         other => chain(other),
     }
 }
@@ -260,5 +286,35 @@ mod tests {
         let broken = write(dir.path(), "broken", "clusters: [");
         let broken = message(Source { kubeconfig: Some(broken), context: None }, around).await;
         assert!(broken.contains("broken\" (from --kubeconfig)"), "{broken}");
+    }
+
+    #[tokio::test]
+    async fn a_proxy_is_not_ignored_in_silence() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = kubeconfig("a", "https://a:1").replace("server:", "proxy-url: \"http://me:canary@p:1\", server:");
+        let file = write(dir.path(), "proxied", &text);
+        let source = Source { kubeconfig: Some(file), context: None };
+        let error = find(&source, &Surroundings::default()).await.map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("cluster \"a\" has a proxy-url") && error.contains("remove proxy-url"), "{error}");
+        assert!(!error.contains("canary"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_malformed_kubeconfig_keeps_its_secrets() {
+        let dir = tempfile::tempdir().unwrap();
+        let user = "apiVersion: v1\nkind: Config\nusers:\n- name: u\n  user:\n    token: canary-1\n";
+        for wrong in [
+            "   password: canary-2\n",
+            "    password: [canary-2]\n",
+            "    exec: canary-2\n",
+            "    tokenFile: \"canary-2",
+        ] {
+            let file = write(dir.path(), "malformed", &format!("{user}{wrong}"));
+            let source = Source { kubeconfig: Some(file), context: None };
+            let error = find(&source, &Surroundings::default()).await.map(|_| ()).unwrap_err();
+            let told = format!("{error} {error:?}");
+            assert!(!told.contains("canary"), "{told}");
+            assert!(told.contains("see line "), "{told}");
+        }
     }
 }

@@ -147,6 +147,16 @@ impl Elector {
         self.taken_over || self.loses_at().is_some_and(|at| now >= at)
     }
 
+    /// Whether we lead by a write that was sent after this.
+    pub(crate) fn is_renewed_since(&self, at: Duration) -> bool {
+        self.fence.is_some() && self.renewed >= at
+    }
+
+    /// Whether the Lease says that it is ours: we lead, or did, or will when a write is answered.
+    pub(crate) fn is_ours(&self) -> bool {
+        self.holder() == self.settings.identity
+    }
+
     fn holder(&self) -> &str {
         self.seen.as_ref().map_or("", |seen| seen.record.holder.as_str())
     }
@@ -259,18 +269,19 @@ impl Elector {
         self.seen = Some(Seen { record, resource_version, at: now });
     }
 
-    /// What to write to let the next one lead at once, if we hold the lease.
-    pub(crate) fn release(&self, wall: Time) -> Option<Write> {
-        let seen = self.seen.as_ref().filter(|_| self.fence.is_some())?;
+    /// What to write to let the next one lead at once, if the Lease says that it is ours. From here on we do not lead,
+    /// whether or not anybody hears the answer: it may be carried out.
+    pub(crate) fn release(&mut self, wall: Time) -> Option<Write> {
+        let seen = self.seen.as_ref().filter(|_| self.is_ours())?;
+        self.fence = None;
         let stamp = wall.with_micros();
         let (holder, transitions) = (String::new(), seen.record.transitions);
         let record = Record { holder, seconds: 1, acquired: stamp.clone(), renewed: stamp, transitions };
         Some(Write { record, expected: Some(seen.resource_version.clone()) })
     }
 
-    /// The release was carried out: that nobody holds the lease is as it should be.
+    /// The release was carried out.
     pub(crate) fn released(&mut self, write: Write, resource_version: String, now: Duration) {
-        self.fence = None;
         self.seen = Some(Seen { record: write.record, resource_version, at: now });
     }
 }

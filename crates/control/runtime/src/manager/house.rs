@@ -105,8 +105,10 @@ pub(super) struct House {
     phases: BTreeMap<Phase, TaskGroup>,
     /// What to run again after having been deposed; `None` if one cannot be.
     again: Option<Vec<Component>>,
-    /// The elector and the listener to signals: they live beside the phases.
+    /// The elector: it lives beside the phases.
     beside: TaskGroup,
+    /// The listener to signals: to the very end as well.
+    signals: TaskGroup,
     /// What tells events: to the very end.
     teller: TaskGroup,
     failed: mpsc::Sender<ManagerError>,
@@ -125,6 +127,7 @@ impl House {
             phases,
             again: Some(Vec::new()),
             beside: TaskGroup::new(CancellationToken::new()),
+            signals: TaskGroup::new(CancellationToken::new()),
             teller: tellers,
             failed,
             failures,
@@ -137,7 +140,7 @@ impl House {
 
     /// Runs until told to stop and everything has come to its end.
     pub(super) async fn run(&mut self, stop: &Stop) -> Result<(), ManagerError> {
-        stop.listen(&mut self.beside)?;
+        stop.listen(&mut self.signals)?;
         let ended = self.live(stop).await;
         self.parts().board.close();
         if matches!(ended, Err(ManagerError::Lease(LeaseError::Lost { .. }))) {
@@ -257,6 +260,7 @@ impl House {
         let (lease, mut seen) = Lease::new(cluster.client().clone(), settings, metrics.clone());
         let lease = lease.with_recorder(cluster.recorder().clone());
         let (failed, manager, cancel) = (self.failed.clone(), self.manager.clone(), self.beside.token().clone());
+        self.beside.reap();
         self.beside.spawn("leader election", async move {
             let relay = async {
                 while seen.changed().await.is_ok() {
@@ -275,6 +279,7 @@ impl House {
         let workers = Arc::new(Working { engine: engine.clone(), shards: shards.clone() });
         let member = Member::new(cluster.client(), settings, shards, workers, metrics.clone());
         let (failed, cancel) = (self.failed.clone(), self.beside.token().clone());
+        self.beside.reap();
         self.beside.spawn("shards", async move {
             if let Err(lost) = member.run(cancel).await {
                 let _ = failed.try_send(lost.into());
@@ -307,6 +312,7 @@ impl House {
             });
         }
         let Some(group) = self.phases.get_mut(&phase) else { return starting };
+        group.reap();
         let cancel = group.token().clone();
         let running = component.start(Context { cancel: cancel.clone(), ready: Some(ready) });
         group.spawn(name.clone(), async move {
@@ -352,7 +358,11 @@ impl House {
         }
         self.step_down(all_ended).await;
         // It keeps a bound of its own.
-        self.teller.stop().await;
+        tokio::select! {
+            biased;
+            () = self.teller.stop() => {}
+            () = abort.cancelled() => {}
+        }
         let asked_for = self.parts().settings.grace == Grace::None;
         if held_up_by.is_empty() || asked_for { Ok(()) } else { Err(ManagerError::Drain { held_up_by }) }
     }
@@ -398,6 +408,14 @@ impl House {
             all_ended &= tokio::time::timeout(LAST_STRETCH, gone).await.is_ok();
         }
         (held_up_by, all_ended)
+    }
+}
+
+/// However it ends, also by its future being dropped: nobody renews the lease any more, so nobody may act.
+impl Drop for House {
+    fn drop(&mut self) {
+        self.parts().engine.abort();
+        self.parts().standing.send_replace(Standing::Unknown);
     }
 }
 

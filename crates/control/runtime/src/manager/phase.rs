@@ -9,7 +9,10 @@ pub enum Phase {
     Servers,
     /// What the API server calls: before caches, since a conversion may be needed to list.
     Webhooks,
-    /// What others read from.
+    /// What others read from. The process's own caches are open from the start and hold up no phase: each controller
+    /// waits for its own sources, so that one missing kind stops no other, and readiness waits for all of them. A
+    /// component that reads from a cache waits for [`Cache::synced`](crate::Cache::synced); one of this phase that says
+    /// when it is ready is waited for like any other.
     Caches,
     /// What runs whether we lead or not.
     Always,
@@ -20,7 +23,8 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// The order in which phases start: each when everything in the one before is ready.
+    /// The order in which phases start: each when every component of the one before has said that it is
+    /// [ready](super::Context::ready), or is over.
     pub const START: [Self; 6] =
         [Self::Servers, Self::Webhooks, Self::Caches, Self::Always, Self::Warmup, Self::Elected];
 

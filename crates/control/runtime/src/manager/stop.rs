@@ -42,12 +42,11 @@ impl Stop {
         }
         let mut terminate = signal(SignalKind::terminate()).map_err(ManagerError::Signals)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(ManagerError::Signals)?;
-        let (tokens, over) = ([self.drain.clone(), self.abort.clone()], tasks.token().clone());
+        let tokens = [self.drain.clone(), self.abort.clone()];
         tasks.spawn("signals", async move {
             for token in tokens {
                 tokio::select! {
                     biased;
-                    () = over.cancelled() => return,
                     _ = terminate.recv() => {}
                     _ = interrupt.recv() => {}
                 }

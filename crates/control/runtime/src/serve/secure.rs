@@ -253,7 +253,8 @@ async fn review(client: &Client, token: &str, path: &str) -> Result<Verdict, Api
 async fn ask(client: &Client, group: &str, kind: &str, plural: &str, spec: Value) -> Result<Value, ApiError> {
     let gvk = Gvk::new(group, "v1", kind);
     let review = json!({ "apiVersion": gvk.api_version(), "kind": kind, "spec": spec });
-    Ok(client.review(&Resource::cluster(gvk, plural), &review).await?["status"].take())
+    let mut answer = client.review(&Resource::cluster(gvk, plural), &review).await?;
+    Ok(answer.get_mut("status").map(Value::take).unwrap_or_default())
 }
 
 fn page(code: u16, text: &str) -> Page {
@@ -277,6 +278,19 @@ mod tests {
             Ok::<_, std::convert::Infallible>(http::Response::new(answer))
         });
         Client::in_process(serve, World::simulated(1))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_makes_no_sense_lets_nobody_in() {
+        for nonsense in ["[]", "\"yes\"", "7", "null", "{\"status\":[]}"] {
+            let serve = tower::service_fn(move |_: http::Request<kube::client::Body>| async move {
+                Ok::<_, std::convert::Infallible>(http::Response::new(Full::new(Bytes::from(nonsense))))
+            });
+            let reviewer = Reviewer::new(Client::in_process(serve, World::simulated(1)));
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, "Bearer x".parse().expect("it is plain"));
+            assert!(reviewer.admit(&headers, "/metrics").await.is_err(), "{nonsense}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -44,6 +44,11 @@ impl Seat {
         Ok(())
     }
 
+    /// Renews, unless that was done a moment ago.
+    async fn keep(&mut self, clock: &Clock, since: Duration) -> Result<(), ApiError> {
+        if self.elector.is_renewed_since(since) { Ok(()) } else { self.take(clock).await }
+    }
+
     async fn release(&mut self, clock: &Clock) -> Result<(), ApiError> {
         let Some(write) = self.elector.release(clock.wall()) else { return Ok(()) };
         let version = self.api.write(&write).await?;
@@ -118,10 +123,15 @@ impl Member {
     /// A shard was lost: whatever works on its keys must end at once.
     pub(crate) async fn run(mut self, cancel: CancellationToken) -> Result<(), LeaseError> {
         let ended = loop {
-            let late = self.loses_at().map(|at| self.clock.started + at);
+            let began = Instant::now();
+            let late = self.loses_at().map(|at| self.patience().min(at.saturating_sub(self.clock.now())));
             let round = async {
                 match late {
-                    Some(at) => tokio::time::timeout_at(at, self.round()).await.unwrap_or(Ok(())),
+                    Some(after) => {
+                        let action = "share out shards".to_owned();
+                        let too_late = |_| Err(ApiError::TimedOut { action, write: false, after });
+                        tokio::time::timeout(after, self.round()).await.unwrap_or_else(too_late)
+                    }
                     None => self.round().await,
                 }
             };
@@ -137,7 +147,7 @@ impl Member {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break Ok(()),
-                () = tokio::time::sleep(self.rest()) => {}
+                () = tokio::time::sleep_until(self.next_round(began)) => {}
             }
         };
         self.shards.clear();
@@ -148,11 +158,16 @@ impl Member {
         ended
     }
 
-    /// How long until the next round: in step with nobody, and not after something is lost.
-    fn rest(&self) -> Duration {
-        let retry = self.settings.lease.retry;
-        let rest = self.client.world().random.jitter(retry, 0.1);
-        self.loses_at().map_or(rest, |at| rest.min(at.saturating_sub(self.clock.now())))
+    /// When the next round begins: in step with nobody, and not after something is lost.
+    fn next_round(&self, began: Instant) -> Instant {
+        let next = began + self.client.world().random.jitter(self.settings.lease.retry, 0.1);
+        self.loses_at().map_or(next, |at| next.min(self.clock.started + at))
+    }
+
+    /// How long a round of one who holds something may take: the next one has to renew in time.
+    fn patience(&self) -> Duration {
+        let LeaseSettings { renew_deadline, retry, .. } = self.settings.lease;
+        renew_deadline.saturating_sub(retry * 2).max(renew_deadline / 2)
     }
 
     /// When the first of what we hold is lost unless it is renewed.
@@ -160,48 +175,64 @@ impl Member {
         self.seats.iter().filter_map(|seat| seat.elector.loses_at()).min()
     }
 
-    /// Looks at everything, says that we are there, and takes, renews and gives up shards. What one request cannot do holds
-    /// up no other: above all, what is held is renewed whatever else failed. Gives the first failure.
+    /// Renews what is held, looks at everything, says that we are there, and takes and gives up shards. What one request
+    /// cannot do holds up no other, whether it fails or hangs: above all, what is held is renewed before anything else.
+    /// Gives the first failure.
     async fn round(&mut self) -> Result<(), ApiError> {
-        let looked = self.look().await;
-        let present = self.presence.take(&self.clock).await;
-        let acted = if looked.is_ok() { self.share().await } else { self.renew().await };
+        let began = self.clock.now();
+        let renewed = self.renew().await;
+        let looked = match self.look().await {
+            Ok(remains) => self.act(remains, began).await,
+            // Who is there is not known.
+            Err(error) => vec![Err(error), self.presence.take(&self.clock).await],
+        };
         // Candidates meet by conflict; the next look tells.
         let quiet = |error: &ApiError| error.is_conflict() || error.is_already_exists();
-        let results = [looked, present].into_iter().chain(acted);
+        let results = renewed.into_iter().chain(looked);
         results.filter(|result| !result.as_ref().err().is_some_and(quiet)).collect()
     }
 
-    /// Takes what should be ours, renews it, and gives up what should be another's.
-    async fn share(&mut self) -> Vec<Result<(), ApiError>> {
-        let now = self.clock.now();
-        let mut members: BTreeSet<String> = self.roster.members(now);
+    /// Says that we are there, takes what should be ours, gives up what should be another's, and buries the dead.
+    async fn act(&mut self, remains: Vec<(ObjectKey, Preconditions)>, began: Duration) -> Vec<Result<(), ApiError>> {
+        let mut members: BTreeSet<String> = self.roster.members(self.clock.now());
         members.insert(self.settings.lease.identity.clone());
         let assigned = assign(self.settings.count, &members);
-        let (clock, shards, workers) = (&self.clock, &self.shards, &self.workers);
+        let (client, clock, shards, workers) = (&self.client, &self.clock, &self.shards, &self.workers);
         let identity = &self.settings.lease.identity;
         let acts = self.seats.iter_mut().zip((0..).zip(assigned)).map(|(seat, (shard, wanted_by))| async move {
-            match (wanted_by.as_ref() == Some(identity), seat.is_held()) {
-                (true, _) => {
+            let (wanted, held) = (wanted_by.as_ref() == Some(identity), seat.is_held());
+            match (wanted, held) {
+                (true, true) => {
                     shards.stay(shard);
-                    seat.take(clock).await
+                    seat.keep(clock, began).await
                 }
-                (false, true) => hand_over(seat, shard, clock, shards, &**workers).await,
-                (false, false) => Ok(()),
+                (true, false) => seat.take(clock).await,
+                (false, _) if seat.elector.is_ours() => {
+                    leave(shard, shards);
+                    if workers.works_on(shard) {
+                        seat.keep(clock, began).await
+                    } else {
+                        hand_over(seat, shard, clock, shards).await
+                    }
+                }
+                (false, _) => Ok(()),
             }
         });
-        join_all(acts).await
+        let present = self.presence.take(clock);
+        let (mut results, present, ()) = tokio::join!(join_all(acts), present, bury(client, remains));
+        results.push(present);
+        results
     }
 
-    /// Renews what is held, and nothing else: who is there is not known.
+    /// Renews what is held, and nothing else.
     async fn renew(&mut self) -> Vec<Result<(), ApiError>> {
         let clock = &self.clock;
         let held = self.seats.iter_mut().filter(|seat| seat.is_held());
         join_all(held.map(|seat| seat.take(clock))).await
     }
 
-    /// One list shows all Leases of the group.
-    async fn look(&mut self) -> Result<(), ApiError> {
+    /// One list shows all Leases of the group. Gives those of members that are long dead.
+    async fn look(&mut self) -> Result<Vec<(ObjectKey, Preconditions)>, ApiError> {
         let namespace = self.settings.lease.namespace.clone();
         let labels = format!("{GROUP}={}", self.settings.lease.name);
         let listing = self.client.list(&leases(), &Selection { namespace, labels, ..Selection::default() }).await?;
@@ -218,19 +249,12 @@ impl Member {
         let members = by_name.iter().filter(|(_, lease)| is_member(lease));
         let records = members.filter_map(|(name, lease)| Some((name.clone(), Record::read(&lease.value().ok()?))));
         self.roster.saw(records.collect(), now);
-        self.bury(&by_name).await;
-        Ok(())
-    }
-
-    /// Removes the Leases of members that are long dead. If somebody else was faster, or it lives again: all the better.
-    async fn bury(&self, leases_by_name: &BTreeMap<String, Object>) {
-        for name in self.roster.remains(self.clock.now()) {
-            let Some(lease) = leases_by_name.get(&name) else { continue };
-            let unchanged = Some(lease.resource_version().into_owned());
+        let remains = self.roster.remains(now).into_iter().filter_map(|name| {
+            let unchanged = Some(by_name.get(&name)?.resource_version().into_owned());
             let unchanged = Preconditions { resource_version: unchanged, ..Preconditions::default() };
-            let key = ObjectKey::new(self.settings.lease.namespace.as_str(), name.as_str());
-            let _ = self.client.delete(&leases(), &key, &unchanged).await;
-        }
+            Some((ObjectKey::new(self.settings.lease.namespace.as_str(), name.as_str()), unchanged))
+        });
+        Ok(remains.collect())
     }
 
     /// Shows workers what is held now.
@@ -290,22 +314,23 @@ impl Member {
     }
 }
 
-/// Lets nothing new begin, goes on to renew while something is being worked on, and gives the shard up after that.
-async fn hand_over(
-    seat: &mut Seat,
-    shard: u32,
-    clock: &Clock,
-    shards: &Shards,
-    workers: &dyn Workers,
-) -> Result<(), ApiError> {
+/// Removes Leases. If somebody else was faster, or its member lives again: all the better.
+async fn bury(client: &Client, remains: Vec<(ObjectKey, Preconditions)>) {
+    let leases = leases();
+    join_all(remains.iter().map(|(key, unchanged)| client.delete(&leases, key, unchanged))).await;
+}
+
+/// Lets nothing new begin with the keys of a shard.
+fn leave(shard: u32, shards: &Shards) {
     if let Some(held) = shards.read(|shards| shards[shard as usize].clone()) {
         shards.set(shard, Some(Held { leaving: true, ..held }));
     }
-    if workers.works_on(shard) {
-        return seat.take(clock).await;
-    }
-    seat.release(clock).await?;
+}
+
+/// Gives up a shard that nobody works on. Should the answer be lost, the next round tries again, if there is need to.
+async fn hand_over(seat: &mut Seat, shard: u32, clock: &Clock, shards: &Shards) -> Result<(), ApiError> {
     shards.set(shard, None);
+    seat.release(clock).await?;
     tracing::info!(shard, lease = seat.name, "shard handed over");
     Ok(())
 }

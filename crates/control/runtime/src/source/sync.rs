@@ -8,7 +8,7 @@ use crate::controller::ControllerError;
 use crate::trigger::WhenMissing;
 use crate::watch::Trouble;
 
-/// Waits until `cache` is complete, or its policy says that it need not be. What is wrong is said at once, and again when
+/// Waits until `cache` has been complete once, or its policy says that it need not be. What is wrong is said at once, and again when
 /// it takes longer than `limit`.
 pub(super) fn wait(
     controller: &Arc<str>,
@@ -22,7 +22,8 @@ pub(super) fn wait(
         let mut time_is_up = Box::pin(tokio::time::sleep(limit));
         loop {
             let state = cache.state();
-            if state.synced {
+            // What joined a set of namespaces later may never be complete.
+            if state.has_been_synced {
                 return Ok(());
             }
             let absent = matches!(state.trouble, Some(Trouble::KindMissing | Trouble::Forbidden(_)));

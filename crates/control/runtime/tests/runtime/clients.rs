@@ -1,9 +1,11 @@
 //! Requests, and what their failures mean.
 
-use std::sync::Arc;
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use concert_runtime::{Client, Preconditions, Selection};
+use concert_runtime::{Client, Informers, Preconditions, Selection};
 use concert_world::{Call, Gate, Verdict, World};
 use serde_json::json;
 
@@ -109,4 +111,44 @@ async fn a_limit_is_kept_and_what_would_come_too_late_is_refused() {
     assert_eq!(answered, 5, "those whose turn comes before the deadline, which leaves no time to the sixth");
     assert_eq!(began.elapsed(), Duration::from_millis(4500), "and who was refused owes nothing");
     assert!(client.get(&maps(), &key("none")).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_whose_words_never_come_does_not_end_a_watch() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let balancer = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+        count.fetch_add(1, Ordering::SeqCst);
+        let words = futures::stream::pending::<Result<http_body::Frame<bytes::Bytes>, Infallible>>();
+        let answer = http::Response::builder().status(503).body(http_body_util::StreamBody::new(words)).unwrap();
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let client = Client::in_process(balancer, World::simulated(1));
+    let cache = Informers::new(client).cache(maps());
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert!(asked.load(Ordering::SeqCst) > 5, "it goes on trying: {asked:?}");
+    assert!(cache.state().trouble.is_some(), "{:?}", cache.state());
+}
+
+/// Notes how often each call was sent before, and has all fail.
+#[derive(Debug, Default)]
+struct Attempts(Mutex<Vec<u32>>);
+
+impl Gate for Attempts {
+    fn admit(&self, call: &Call<'_>) -> Verdict {
+        self.0.lock().unwrap().push(call.attempt);
+        Verdict::Fail(503)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_gate_knows_how_often_a_call_was_sent() {
+    let gate = Arc::new(Attempts::default());
+    let client = Server::new().await.client(&World { gate: Arc::clone(&gate) as _, ..World::simulated(1) });
+    client.with_retries().get(&maps(), &key("a")).await.unwrap_err();
+    let attempts = gate.0.lock().unwrap().clone();
+    assert!(
+        attempts.len() > 2 && attempts.iter().copied().eq(0..u32::try_from(attempts.len()).unwrap()),
+        "{attempts:?}"
+    );
 }

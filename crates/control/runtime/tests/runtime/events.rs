@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use concert_api::Gvk;
-use concert_runtime::{Client, EventKind, Recorder, Resource, Selection};
+use concert_runtime::{Client, EventKind, Manager, ManagerSettings, Recorder, Resource, Selection, Stop};
 use concert_world::{Call, Gate, Verdict, World};
 use tokio_util::sync::CancellationToken;
 
@@ -130,4 +130,46 @@ async fn an_event_shows_nothing_of_its_object() {
     let all = client.list(&events, &Selection::default()).await.unwrap();
     assert_eq!(all.objects.len(), 1);
     assert!(!String::from_utf8_lossy(all.objects[0].bytes()).contains("canary-51c0"));
+}
+
+/// Events are never answered.
+fn mute(server: &Server) -> Client {
+    server.client(&World { gate: Arc::new(On("POST", Verdict::Hang)), ..World::simulated(2) })
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_is_not_answered_holds_up_the_end_for_a_few_seconds_only() {
+    let server = Server::new().await;
+    let object = server.client(&World::simulated(1)).create(&maps(), &map("a", "1")).await.unwrap();
+    let (recorder, teller) = Recorder::new(mute(&server), "concert");
+    recorder.record(&object, EventKind::Normal, "Created", "done");
+    recorder.record(&object, EventKind::Normal, "Seen", "done");
+    let cancel = CancellationToken::new();
+    let told = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        cancel.cancel();
+        tokio::time::Instant::now()
+    };
+    let ((), told) = tokio::join!(teller.run(cancel.clone()), told);
+    assert_eq!(told.elapsed(), Duration::from_secs(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_aborts_a_process_does_not_wait_for_its_events() {
+    let server = Server::new().await;
+    let object = server.client(&World::simulated(1)).create(&maps(), &map("a", "1")).await.unwrap();
+    let manager = Manager::new(mute(&server), ManagerSettings::new("m"));
+    let (stop, recorder) = (Stop::default(), manager.recorder().clone());
+    let (drain, abort) = (stop.drain.clone(), stop.abort.clone());
+    let told = async {
+        recorder.record(&object, EventKind::Normal, "Created", "done");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        drain.cancel();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        abort.cancel();
+        tokio::time::Instant::now()
+    };
+    let (ended, told) = tokio::join!(manager.run(stop), told);
+    ended.unwrap();
+    assert!(told.elapsed() < Duration::from_secs(1), "{:?}", told.elapsed());
 }

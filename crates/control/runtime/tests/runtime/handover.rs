@@ -294,3 +294,38 @@ async fn the_engine_answers_while_a_new_controller_maps_what_is_there() {
     assert!(seen.lock().unwrap().iter().all(|answered| *answered), "{seen:?}");
     engine.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_process_whose_future_is_dropped_does_nothing_more() {
+    let manager = replica(&Server::new().await, "a");
+    let turns = Arc::new(Turns::default());
+    manager.add_controller(Controller::builder("c").on(one_key()).run(turns.endless()).unwrap()).unwrap();
+    let mut tasks = TaskGroup::new(CancellationToken::new());
+    tasks.spawn("manager", manager.clone().run(Stop::default()));
+    until("it works", || turns.counts() == (1, 0)).await;
+    assert!(manager.standing().borrow().leads());
+    drop(tasks);
+    until("its turn is over", || turns.counts() == (1, 1)).await;
+    assert!(!manager.standing().borrow().leads(), "nobody renews its lease any more");
+    manager.engine().poke("c", key("another"));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(turns.counts(), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_drains_ends_with_its_term() {
+    let (engine, metrics) = engine(&Server::new().await.client(&World::simulated(1)));
+    let turns = Arc::new(Turns::default());
+    engine.add(Controller::builder("c").on(one_key()).run(turns.endless()).unwrap()).unwrap();
+    until("it works", || turns.counts() == (1, 0)).await;
+    let deposed = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(turns.counts(), (1, 0), "it may come to its end while the process leads");
+        engine.stand_by();
+        let rests = tokio::time::timeout(Duration::from_secs(1), engine.at_rest()).await;
+        assert!(rests.is_ok(), "who was deposed must not act");
+    };
+    let (removed, ()) = tokio::join!(engine.remove("c"), deposed);
+    assert!(removed && turns.counts() == (1, 1));
+    assert!(!metrics.text().contains("active_workers{controller=\"c\"} 1"), "{}", metrics.text());
+}

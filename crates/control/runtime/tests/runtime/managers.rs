@@ -548,3 +548,17 @@ async fn a_standby_is_warm_and_quick() {
     let took = a_standby_takes_over(&client, "standby").await;
     assert!(took < Duration::from_millis(4600), "{took:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_removes_a_cluster_does_not_remove_the_next_of_its_name() {
+    let server = Server::new().await;
+    let manager = Manager::new(server.client(&World::simulated(1)), ManagerSettings::new("m"));
+    let clusters = manager.clusters();
+    clusters.add("x", server.client(&World::simulated(2))).unwrap();
+    let replaces = async {
+        assert!(clusters.remove("x").await);
+        clusters.add("x", server.client(&World::simulated(3))).unwrap();
+    };
+    let ((), removed) = tokio::join!(replaces, clusters.remove("x"));
+    assert!(removed && clusters.get("x").is_some(), "two removed the one that was there");
+}

@@ -203,35 +203,57 @@ async fn a_replica_that_is_cut_off_stops_before_others_take_over() {
     assert_eq!(books.lock().unwrap().met, Vec::<String>::new());
 }
 
-/// From a moment on, answers one sort of request about leases with an error.
+/// From a moment on, gives some sort of request about leases a verdict of its own.
 #[derive(Clone, Debug, Default)]
-struct Trouble(Arc<Mutex<Option<&'static str>>>);
+struct Trouble(Arc<Mutex<Option<(&'static str, Verdict)>>>);
 
 impl Gate for Trouble {
     fn admit(&self, call: &Call<'_>) -> Verdict {
-        let hit = match *self.0.lock().unwrap() {
-            None => false,
-            Some("lists") => call.verb == "GET" && call.key.ends_with("/leases"),
-            Some(_) => call.key.contains("maps-member-"),
-        };
-        if hit { Verdict::Fail(500) } else { Verdict::Pass }
+        let (presence, list) = (call.key.contains("maps-member-"), call.key.ends_with("/leases"));
+        match &*self.0.lock().unwrap() {
+            Some(("lists", verdict)) if list && call.verb == "GET" => verdict.clone(),
+            Some(("presence", verdict)) if presence => verdict.clone(),
+            Some(("both", verdict)) if presence || list => verdict.clone(),
+            Some(("writes of shards", verdict)) if !presence && call.verb == "PUT" => verdict.clone(),
+            _ => Verdict::Pass,
+        }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_held_is_renewed_whatever_else_fails() {
-    for trouble in ["lists", "presence"] {
+    let troubles = ["lists", "presence", "both"];
+    let troubles = troubles.into_iter().flat_map(|about| [(about, Verdict::Fail(500)), (about, Verdict::Hang)]);
+    for trouble in troubles {
         let ((server, _), books) = (server_with_keys().await, Books::default());
         let gate = Trouble::default();
         let world = World { gate: Arc::new(gate.clone()), ..World::simulated(1) };
         let a = replica_of(server.client(&world), "a", &books);
         settled(&[&a], Duration::from_secs(10)).await;
-        *gate.0.lock().unwrap() = Some(trouble);
+        *gate.0.lock().unwrap() = Some(trouble.clone());
         tokio::time::sleep(Duration::from_secs(120)).await;
-        assert_eq!(held(&[&a]), [SHARDS as usize], "trouble with {trouble}");
+        assert_eq!(held(&[&a]), [SHARDS as usize], "trouble with {trouble:?}");
         *gate.0.lock().unwrap() = None;
         let b = replica(&server, "b", 2, &books);
         settled(&[&a, &b], Duration::from_secs(20)).await;
         assert_eq!(books.lock().unwrap().met, Vec::<String>::new());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_reply_during_a_handover_ends_nothing() {
+    let ((server, _), books) = (server_with_keys().await, Books::default());
+    let gate = Trouble::default();
+    let mut a = replica_of(server.client(&World { gate: Arc::new(gate.clone()), ..World::simulated(1) }), "a", &books);
+    settled(&[&a], Duration::from_secs(10)).await;
+    // Shorter than what it takes to lose a lease: whatever is written meanwhile is carried out, and not heard of.
+    *gate.0.lock().unwrap() = Some(("writes of shards", Verdict::LoseReply));
+    let b = replica(&server, "b", 2, &books);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    *gate.0.lock().unwrap() = None;
+    settled(&[&a, &b], Duration::from_secs(20)).await;
+    let ended = tokio::time::timeout(Duration::from_secs(30), a.tasks.join_next()).await;
+    assert!(ended.is_err(), "{ended:?}");
+    assert_eq!(held(&[&a, &b]), [4, 4]);
+    assert_eq!(books.lock().unwrap().met, Vec::<String>::new());
 }

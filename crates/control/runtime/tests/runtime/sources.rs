@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use concert_api::{Object, ObjectKey};
 use concert_runtime::{
-    Change, Channel, Controller, ControllerError, Mapping, Origin, Outcome, Predicate, Priorities, Reconciler, Request,
-    Scope, Sink, Trigger, Verb, WhenMissing, reconcile_fn, reconcile_keys_fn,
+    Change, Channel, Controller, ControllerError, Mapping, Namespaces, Origin, Outcome, Predicate, Priorities,
+    Reconciler, Request, Scope, Sink, Trigger, Verb, WhenMissing, reconcile_fn, reconcile_keys_fn,
 };
 use concert_world::{Call, Gate, Verdict, World};
 use serde_json::json;
@@ -319,4 +319,50 @@ async fn everything_is_looked_at_again_twice_a_day_unless_told_otherwise() {
     tokio::time::sleep(Duration::from_secs(11 * 3600 - 9 * 3600 * 3 / 5)).await;
     assert!((5..=6).contains(&resyncs(&usual)) && (5..=6).contains(&resyncs(&late)), "each object");
     assert_eq!(take(&never).len(), 5, "the first list only");
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_begin_again_whatever_came_meanwhile() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let ((engine, metrics), log) = (engine(&client), Log::default());
+    engine.add(Controller::builder("c").for_(maps()).run(noting(&log)).unwrap()).unwrap();
+    client.create(&maps(), &map("a", "1")).await.unwrap();
+    next(&log, "default/a created 0").await;
+    let handle = engine.handle::<ObjectKey>("c").unwrap();
+    handle.watch(Trigger::kind(widgets(), Mapping::own())).keep();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(engine.list()[0].waits_for, Vec::<String>::new(), "workers do not wait for what is added later");
+    assert!(metrics.text().contains("concert_controller_waiting_sources{controller=\"c\"} 0"));
+    engine.stand_by();
+    engine.at_rest().await;
+    engine.go();
+    next(&log, "default/a initial -100").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_begin_again_although_a_namespace_that_joined_is_forbidden() {
+    let gate = Arc::new(Forbidden("/namespaces/late/"));
+    let client = Server::new().await.client(&World { gate, ..World::simulated(1) });
+    let ((engine, _), log) = (engine(&client), Log::default());
+    let tenants = Namespaces::new("tenants", ["default"]);
+    let scope = Scope::all(maps()).within(&tenants);
+    engine.add(Controller::builder("c").for_(scope).run(noting(&log)).unwrap()).unwrap();
+    client.create(&maps(), &map("a", "1")).await.unwrap();
+    next(&log, "default/a created 0").await;
+    tenants.set(["default", "late"]);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    engine.stand_by();
+    engine.at_rest().await;
+    engine.go();
+    next(&log, "default/a initial -100").await;
+}
+
+/// What is about a path is forbidden.
+#[derive(Debug)]
+struct Forbidden(&'static str);
+
+impl Gate for Forbidden {
+    fn admit(&self, call: &Call<'_>) -> Verdict {
+        if call.key.contains(self.0) { Verdict::Fail(403) } else { Verdict::Pass }
+    }
 }

@@ -231,3 +231,116 @@ async fn defaults_hold_where_a_controller_says_nothing() {
     let text = metrics.text();
     assert!(!text.contains("reconcile_timeouts_total{controller=\"a\"} 0"), "cut after a second: {text}");
 }
+
+/// What must not be looked at.
+#[derive(Debug)]
+struct Cursed;
+
+impl std::fmt::Display for Cursed {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("do not look")
+    }
+}
+
+impl std::error::Error for Cursed {}
+
+impl Drop for Cursed {
+    fn drop(&mut self) {
+        assert!(std::thread::panicking(), "do not drop");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_tried_again_whatever_its_turn_left_behind() {
+    let (engine, metrics) = engine(&Server::new().await.client(&World::simulated(1)));
+    let turns = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&turns);
+    let reconciler = reconcile_fn(move |_| {
+        let turn = count.fetch_add(1, Ordering::SeqCst);
+        async move {
+            match turn {
+                0 => Err(ReconcileError::retry(Cursed)),
+                1 => {
+                    let _cursed = Cursed;
+                    std::future::pending().await
+                }
+                2 => std::panic::panic_any(Cursed),
+                _ => Ok(Outcome::Done),
+            }
+        }
+    });
+    let controller = Controller::builder("c").on(keys(1)).timeout(Duration::from_secs(5)).run(reconciler).unwrap();
+    engine.add(controller).unwrap();
+    until("it has succeeded", || turns.load(Ordering::SeqCst) == 4).await;
+    until("nothing is in flight", || engine.busy().is_empty()).await;
+    let text = metrics.text();
+    for line in [
+        "controller_runtime_active_workers{controller=\"c\"} 0",
+        "controller_runtime_reconcile_total{controller=\"c\",result=\"error\"} 3",
+        "controller_runtime_reconcile_panics_total{controller=\"c\"} 3",
+    ] {
+        assert!(text.contains(line), "{line} is missing in:\n{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_add_is_a_key_that_became_ready() {
+    let (engine, metrics) = engine(&Server::new().await.client(&World::simulated(1)));
+    let source = Trigger::source("twice", |sink: Sink| async move {
+        sink.add_all(["a", "a", "b", "a"].map(key), "test");
+        sink.add_after(key("c"), Duration::from_secs(100), "test");
+        Ok(())
+    });
+    let reconciler = reconcile_fn(|request| async move {
+        match (&*request.key.name, request.attempt) {
+            ("b", 0) => Ok(Outcome::Backoff),
+            _ => Ok(Outcome::Done),
+        }
+    });
+    engine.add(Controller::builder("c").on(source).run(reconciler).unwrap()).unwrap();
+    let adds = || {
+        let text = metrics.text();
+        let line =
+            text.lines().find_map(|line| line.strip_prefix("workqueue_adds_total{name=\"c\",controller=\"c\"} "));
+        line.unwrap().parse::<u64>().unwrap()
+    };
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    assert_eq!(adds(), 3, "a once, b twice since it was tried again, and c is not due");
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert_eq!((adds(), adds()), (4, 4));
+    assert!(engine.remove("c").await);
+    assert_eq!(adds(), 4, "counters stay");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_is_gone_shows_no_gauges() {
+    let (engine, metrics) = engine(&Server::new().await.client(&World::simulated(1)));
+    let controller = || {
+        let done = reconcile_fn(|_| async { Ok(Outcome::Done) });
+        let urgent = Trigger::source("urgent", |sink: Sink| async move {
+            sink.with_priority(7).add(key("a"), "test");
+            std::future::pending().await
+        });
+        Controller::builder("c").on(urgent).run(done).unwrap()
+    };
+    let gauges = [
+        "controller_runtime_max_concurrent_reconciles",
+        "controller_runtime_active_workers",
+        "workqueue_depth",
+        "workqueue_unfinished_work_seconds",
+        "workqueue_longest_running_processor_seconds",
+        "concert_workqueue_oldest_seconds",
+        "concert_controller_waiting_sources",
+    ];
+    let shown = |text: &str| {
+        let lines = text.lines().filter(|line| line.contains("controller=\"c\""));
+        gauges.into_iter().filter(|gauge| lines.clone().any(|line| line.starts_with(gauge))).collect::<Vec<_>>()
+    };
+    for _ in 0..2 {
+        engine.add(controller()).unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(shown(&metrics.text()), gauges);
+        assert!(engine.remove("c").await);
+        assert_eq!(shown(&metrics.text()), <[&str; 0]>::default(), "{}", metrics.text());
+    }
+}

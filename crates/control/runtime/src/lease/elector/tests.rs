@@ -111,6 +111,19 @@ fn a_released_lease_is_free_at_once() {
 }
 
 #[test]
+fn a_release_that_nobody_answered_is_no_loss() {
+    for (holder, again) in [("", false), ("b", false), ("a", true)] {
+        let mut a = leader("a", s(0));
+        assert!(a.release(wall(1)).is_some());
+        assert!(!a.standing(s(1)).leads(), "it may have been carried out");
+        let Answer::Seen(seen) = held(holder, "9") else { panic!("it was seen") };
+        a.saw(seen, s(2));
+        assert!(!a.is_lost(s(2)) && !a.is_lost(s(60)), "held by \"{holder}\" now");
+        assert_eq!(a.release(wall(3)).is_some(), again, "it was not carried out if it is still ours");
+    }
+}
+
+#[test]
 fn a_lease_that_was_deleted_is_made_anew() {
     let mut a = leader("a", s(0));
     let Step::Write(_) = a.step(s(3), wall(3), 0.0) else { panic!("renews") };
