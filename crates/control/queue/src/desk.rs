@@ -276,6 +276,21 @@ mod tests {
     }
 
     #[test]
+    fn somebody_elses_change_after_many_of_its_own_is_not_lost() {
+        let mut desk = desk(None);
+        desk.add(1, watched(1), NOW);
+        assert_eq!(take(&mut desk), Some(1));
+        let own = 2..2 + HELD as u64;
+        own.clone().for_each(|revision| {
+            desk.wrote(&1, revision);
+            desk.add(1, watched(revision), NOW);
+        });
+        desk.add(1, watched(own.end), NOW);
+        let _ = desk.land(&1, Ending::Outcome(Outcome::Done), 0.0, NOW);
+        assert_eq!(take(&mut desk), Some(1), "it runs once more");
+    }
+
+    #[test]
     fn the_event_of_an_own_write_starts_no_turn_whenever_it_comes() {
         for event_first in [true, false] {
             let mut desk = desk(None);

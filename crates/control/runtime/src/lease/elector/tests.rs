@@ -154,3 +154,14 @@ fn nothing_in_a_record_makes_it_panic() {
         Record::default()
     );
 }
+
+#[test]
+fn to_read_ones_own_name_again_and_again_makes_no_leader() {
+    let mut elector = Elector::new(LeaseSettings::new("default", "m", "me"));
+    let ours = Record { holder: "me".to_owned(), seconds: 15, ..Record::default() };
+    for second in 0..5 {
+        let now = Duration::from_secs(second);
+        elector.saw(Some((ours.clone(), "7".to_owned())), now);
+        assert!(!elector.standing(now).leads(), "an earlier life wrote it, or nobody knows");
+    }
+}

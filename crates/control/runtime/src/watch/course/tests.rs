@@ -44,6 +44,23 @@ fn lists_anew_when_the_history_is_gone() {
 }
 
 #[test]
+fn a_kind_that_comes_back_has_a_history_of_its_own() {
+    let mut course = watching();
+    course.note(Happened::Missing);
+    wait(&mut course);
+    assert_eq!(course.next(true), Step::List, "not what happened after revision 5 of the one that went");
+}
+
+#[test]
+fn a_bookmark_that_does_not_say_so_ends_no_list() {
+    let mut course = Course::new(Random::seeded(1));
+    assert_eq!(course.next(true), Step::List);
+    course.note(Happened::Answered);
+    assert_eq!(course.note(Happened::Marked { at: "5", ends_list: false }), Means::PagesOnly);
+    assert_eq!(course.next(false), Step::Page(String::new()), "it took the list for a watch: all is still to come");
+}
+
+#[test]
 fn a_server_that_went_back_has_another_history() {
     let mut course = watching();
     course.note(Happened::Moved("100"));
