@@ -21,6 +21,15 @@ const REMEMBERED_KEYS: usize = 10_000;
 /// So many changes are held back during a turn to find out whether they are its own.
 const HELD: usize = 64;
 
+/// A change as it was watched coming.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Revision {
+    /// Its number. Every server has numbers of its own.
+    pub number: u64,
+    /// Which of the controller's sources told of it: each tells of it once.
+    pub source: u64,
+}
+
 /// Why a key is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
@@ -29,7 +38,7 @@ pub struct Call {
     /// Why, in a few words.
     pub reason: &'static str,
     /// The revision that was watched coming: if a turn of the key wrote it itself, it need not be told.
-    pub revision: Option<u64>,
+    pub revision: Option<Revision>,
 }
 
 /// How a turn ended.
@@ -61,7 +70,7 @@ pub enum Landed {
 #[derive(Debug)]
 struct Flight {
     since: Duration,
-    wrote: BTreeSet<u64>,
+    wrote: BTreeSet<Revision>,
     /// Changes that came meanwhile; when the turn has ended, it is known which of them were its own.
     held: Vec<Call>,
     /// With which priority it wants to be queued again.
@@ -73,7 +82,7 @@ pub struct Desk<K> {
     queue: Queue<K>,
     flights: BTreeMap<K, Flight>,
     /// Revisions that a turn of the key wrote and whose events are still to come.
-    own: BTreeMap<K, BTreeSet<u64>>,
+    own: BTreeMap<K, BTreeSet<Revision>>,
     limiter: Box<dyn RateLimiter<K>>,
     max_tries: Option<u32>,
 }
@@ -108,7 +117,7 @@ impl<K: Clone + Eq + Hash + Ord> Desk<K> {
     }
 
     /// Whether a turn of the key wrote this; asked once for each revision.
-    fn is_own(&mut self, key: &K, revision: u64) -> bool {
+    fn is_own(&mut self, key: &K, revision: Revision) -> bool {
         let Some(own) = self.own.get_mut(key) else { return false };
         let found = own.remove(&revision);
         if own.is_empty() {
@@ -131,8 +140,8 @@ impl<K: Clone + Eq + Hash + Ord> Desk<K> {
         Some(taken)
     }
 
-    /// The turn of `key` wrote this revision.
-    pub fn wrote(&mut self, key: &K, revision: u64) {
+    /// The turn of `key` wrote this revision, of which a source is going to tell.
+    pub fn wrote(&mut self, key: &K, revision: Revision) {
         if let Some(flight) = self.flights.get_mut(key) {
             flight.wrote.insert(revision);
         }
@@ -239,8 +248,14 @@ mod tests {
         Desk::new(Settings::default(), Box::new(Backoff::default()), max_tries)
     }
 
-    fn watched(revision: u64) -> Call {
-        Call { priority: 0, reason: "updated", revision: Some(revision) }
+    const OWN: u64 = 1;
+
+    fn from(source: u64, number: u64) -> Call {
+        Call { priority: 0, reason: "updated", revision: Some(Revision { number, source }) }
+    }
+
+    fn watched(number: u64) -> Call {
+        from(OWN, number)
     }
 
     fn take(desk: &mut Desk<u8>) -> Option<u8> {
@@ -269,7 +284,7 @@ mod tests {
             if event_first {
                 desk.add(1, watched(6), NOW);
             }
-            desk.wrote(&1, 6);
+            desk.wrote(&1, Revision { number: 6, source: OWN });
             desk.land(&1, Ending::Outcome(Outcome::Done), 0.0, NOW);
             if !event_first {
                 desk.add(1, watched(6), NOW);
@@ -277,6 +292,30 @@ mod tests {
             assert_eq!(take(&mut desk), None);
             desk.add(1, watched(7), NOW);
             assert_eq!(take(&mut desk), Some(1), "somebody else's does");
+        }
+    }
+
+    #[test]
+    fn what_each_source_tells_of_an_own_write_is_own_and_no_more() {
+        for during in [true, false] {
+            let mut desk = desk(None);
+            desk.add(1, watched(5), NOW);
+            take(&mut desk);
+            for source in [OWN, 2] {
+                desk.wrote(&1, Revision { number: 6, source });
+            }
+            let tell = |desk: &mut Desk<u8>, source| desk.add(1, from(source, 6), NOW);
+            if during {
+                [OWN, 2].into_iter().for_each(|source| tell(&mut desk, source));
+            }
+            desk.land(&1, Ending::Outcome(Outcome::Done), 0.0, NOW);
+            if !during {
+                [OWN, 2].into_iter().for_each(|source| tell(&mut desk, source));
+            }
+            assert_eq!(take(&mut desk), None, "both are told of it");
+            // A third one listens to another server, which has got to the same number.
+            tell(&mut desk, 3);
+            assert_eq!(take(&mut desk), Some(1));
         }
     }
 

@@ -14,7 +14,7 @@ use std::sync::PoisonError;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::desk::{Call, Desk, Ending, Landed};
+use crate::desk::{Call, Desk, Ending, Landed, Revision};
 use crate::queue::Taken;
 use crate::sync::{Mutex, MutexGuard};
 
@@ -119,8 +119,8 @@ impl<K: Clone + Eq + Hash + Ord> Intake<K> {
         landed
     }
 
-    /// The turn of `key` wrote this revision.
-    pub fn wrote(&self, key: &K, revision: u64) {
+    /// The turn of `key` wrote this revision, of which a source is going to tell.
+    pub fn wrote(&self, key: &K, revision: Revision) {
         self.office().desk.wrote(key, revision);
     }
 

@@ -44,7 +44,7 @@ pub mod priority;
 mod queue;
 mod sync;
 
-pub use desk::{Call, Desk, Ending, Landed};
+pub use desk::{Call, Desk, Ending, Landed, Revision};
 pub use intake::Intake;
 pub use limiter::{Backoff, RateLimiter};
 pub use queue::{Outcome, Queue, Settings, Taken};

@@ -326,9 +326,12 @@ impl Cache {
     /// have it again.
     async fn shows_no_ghost(&self, key: &ObjectKey, Gone { uids, mark }: &Gone) {
         let mut progress = self.shared().progress.subscribe();
-        while progress.borrow_and_update().mark(0) == *mark
-            && self.get(key).is_some_and(|known| uids.contains(&*known.uid()) && !known.is_deleting())
-        {
+        let is_ghost = |known: &Object| uids.contains(&*known.uid()) && !known.is_deleting();
+        loop {
+            let now = progress.borrow_and_update().mark(0);
+            if now != *mark || !self.get(key).is_some_and(|known| is_ghost(&known)) {
+                return;
+            }
             if progress.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }

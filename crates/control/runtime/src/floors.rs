@@ -73,18 +73,18 @@ impl<K: Ord + Clone> Freshness<K> {
     }
 
     /// Raises the floor of `key` to what was just written, through this client or that of the process's own cluster. Says
-    /// whether anybody listens to such objects.
-    pub(crate) fn wrote(&self, key: &K, client: Option<&Client>, written: &Object) -> bool {
-        let (Some(gvk), Some(_)) = (written.gvk(), written.revision()) else { return false };
+    /// which sources listen to such objects.
+    pub(crate) fn wrote(&self, key: &K, client: Option<&Client>, written: &Object) -> Vec<u64> {
+        let (Some(gvk), Some(_)) = (written.gvk(), written.revision()) else { return Vec::new() };
         let client = client.unwrap_or(&self.client);
         let caches = self.caches.read().unwrap_or_else(PoisonError::into_inner);
-        let (mut listens, mut raised) = (false, Floors::new());
+        let (mut listens, mut raised) = (Vec::new(), Floors::new());
         for (source, (cache, of)) in &caches.all {
             let Scope { resource, .. } = cache.scope();
             if resource.gvk.group != gvk.group || resource.gvk.kind != gvk.kind || !client.is_of_same_server(of) {
                 continue;
             }
-            listens = true;
+            listens.push(*source);
             let (feeds, mark) = cache.hearing(written);
             raised.extend(feeds.into_iter().map(|feed| ((*source, feed), mark)));
         }
@@ -113,8 +113,8 @@ impl<K: Ord + Clone> Freshness<K> {
         let Some(floors) = floors else { return true };
         let waits: Vec<(Cache, &Feed, Mark)> = {
             let caches = self.caches.read().unwrap_or_else(PoisonError::into_inner);
-            let known = |((source, feed), mark)| Some((caches.all.get(source)?.0.clone(), feed, *mark));
-            floors.iter().filter_map(known).collect()
+            let open = |source: &u64| caches.all.get(source).map(|(cache, _)| cache.clone());
+            floors.iter().filter_map(|((source, feed), mark)| Some((open(source)?, feed, *mark))).collect()
         };
         let all = async {
             for (cache, feed, mark) in &waits {
@@ -138,7 +138,8 @@ impl Freshness<ObjectKey> {
         let caches = self.caches.read().unwrap_or_else(PoisonError::into_inner);
         let Some(own) = caches.own else { return Ok(None) };
         // Not "there is none": whoever believed that would clean up after an object that is there.
-        let ended = || ApiError::Uncached { action: "read its own object".into(), why: "its controller has ended".into() };
+        let ended =
+            || ApiError::Uncached { action: "read its own object".into(), why: "its controller has ended".into() };
         caches.all.get(&own).cloned().map(Some).ok_or_else(ended)
     }
 
@@ -149,5 +150,91 @@ impl Freshness<ObjectKey> {
             return Ok(own.get(key));
         }
         Ok(client.get_of(own.scope(), key).await?.map(Arc::new))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Informers, Resource};
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use bytes::Bytes;
+    use concert_api::Gvk;
+    use concert_world::World;
+    use http_body_util::Full;
+
+    /// A server that has nothing. It is at revision 500, and when it is asked how that goes on, restored to 5.
+    fn empty() -> Client {
+        let asked = Arc::new(AtomicU64::new(0));
+        let serve = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+            let at = |revision: u64| {
+                format!(
+                    r#"{{"type":"BOOKMARK","object":{{"metadata":{{"resourceVersion":"{revision}","annotations":{{"k8s.io/initial-events-end":"true"}}}}}}}}"#
+                )
+            };
+            let line = match asked.fetch_add(1, Ordering::SeqCst) {
+                0 => at(500),
+                1 => r#"{"type":"ERROR","object":{"kind":"Status","code":410}}"#.to_owned(),
+                _ => at(5),
+            };
+            let body = Full::new(Bytes::from(format!("{line}\n")));
+            std::future::ready(Ok::<_, std::convert::Infallible>(http::Response::new(body)))
+        });
+        Client::in_process(serve, World::simulated(1))
+    }
+
+    fn written(name: &str, revision: u64) -> Object {
+        let json = format!(
+            r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"namespace":"n","name":"{name}","resourceVersion":"{revision}"}}}}"#
+        );
+        Object::parse(json.into()).unwrap()
+    }
+
+    async fn house() -> (Informers, Freshness<ObjectKey>) {
+        let client = empty();
+        let informers = Informers::new(client.clone());
+        let cache = informers.cache(Resource::namespaced(Gvk::new("", "v1", "ConfigMap"), "configmaps"));
+        cache.synced().await;
+        let freshness = Freshness::new(client.clone());
+        freshness.join(0, cache, client, true);
+        (informers, freshness)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn floors_of_keys_that_no_turn_asks_for_are_forgotten_once_they_are_of_no_use() {
+        let (_informers, freshness) = house().await;
+        for n in 0..3 * SWEEP {
+            // Every tenth is still to come.
+            let revision = if n % 10 == 0 { 501 } else { 500 };
+            freshness.wrote(&ObjectKey::new("n", format!("k{n}")), None, &written("child", revision));
+        }
+        let kept = freshness.floors.lock().unwrap();
+        assert!(kept.by_key.len() <= SWEEP + SWEEP / 2, "{}", kept.by_key.len());
+        let waiting = |floors: &&Floors| floors.values().any(|mark| mark.revision == 501);
+        assert_eq!(kept.by_key.values().filter(waiting).count(), (3 * SWEEP).div_ceil(10), "none of these");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_server_has_lost_holds_up_no_turn() {
+        let (_informers, freshness) = house().await;
+        let key = ObjectKey::new("n", "a");
+        freshness.wrote(&key, None, &written("a", 501));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let began = tokio::time::Instant::now();
+        assert!(freshness.catch_up(&key).await);
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        freshness.wrote(&key, None, &written("a", 6));
+        assert!(!freshness.catch_up(&key).await, "what is written now is waited for");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_controller_that_has_ended_does_not_tell_that_its_objects_are_gone() {
+        let (_informers, freshness) = house().await;
+        let key = ObjectKey::new("n", "a");
+        assert!(freshness.object(&key, false).await.unwrap().is_none());
+        freshness.leave(0);
+        let error = freshness.object(&key, false).await.unwrap_err();
+        assert_eq!(error.to_string(), "cannot read its own object: its controller has ended");
     }
 }

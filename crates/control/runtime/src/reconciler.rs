@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use concert_api::{Object, ObjectKey};
-use concert_queue::{Intake, Outcome};
+use concert_queue::{Intake, Outcome, Revision};
 use tokio_util::sync::CancellationToken;
 
 use crate::client::{ApiError, Client};
@@ -146,10 +146,9 @@ impl<K: Key> Request<K> {
 
     fn note(&self, client: Option<&Client>, before: Option<&str>, written: &Object) {
         let ours = before.is_some_and(|before| before != written.resource_version());
-        if self.freshness.wrote(&self.key, client, written)
-            && let Some(revision) = written.revision().filter(|_| ours)
-        {
-            self.intake.wrote(&self.key, revision);
+        let sources = self.freshness.wrote(&self.key, client, written);
+        if let Some(number) = written.revision().filter(|_| ours) {
+            sources.into_iter().for_each(|source| self.intake.wrote(&self.key, Revision { number, source }));
         }
     }
 

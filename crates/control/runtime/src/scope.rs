@@ -116,7 +116,9 @@ impl Feed {
         };
         let own = match &*wanted.namespace {
             "" => self.selection(),
-            named if self.covers(named) => Self { namespace: named.to_owned(), outside: BTreeSet::new(), ..self.clone() }.selection(),
+            named if self.covers(named) => {
+                Self { namespace: named.to_owned(), outside: BTreeSet::new(), ..self.clone() }.selection()
+            }
             _ => return None,
         };
         let (labels, fields) = (both(&own.labels, &wanted.labels), both(&own.fields, &wanted.fields));

@@ -182,7 +182,7 @@ impl<K: Key> Sources<K> {
         let (missing, own) = (trigger.missing, trigger.role == Role::For);
         let resync = trigger.resync.or(self.ground.resync).filter(|period| !period.is_zero());
         let informers = trigger.informers.clone().unwrap_or_else(|| self.ground.informers.clone());
-        let (origin, fire) = trigger.split();
+        let (origin, fire) = trigger.split(number);
         let (name, fire) = (fire.name.clone(), Arc::new(fire));
         let mut tasks = TaskGroup::new(CancellationToken::new());
         let (mut cache, mut subscription, mut letters) = (None, None, None);

@@ -40,7 +40,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use concert_api::{Object, ObjectKey};
-use concert_queue::{Call, priority};
+use concert_queue::{Call, Revision, priority};
 use futures::FutureExt;
 
 use crate::cache::{Change, Informers, Origin, Verb};
@@ -313,20 +313,21 @@ impl<K: Key> Trigger<K> {
         Self { informers: Some(cluster.informers().clone()), ..self }
     }
 
-    /// Splits it into where changes come from and what is made of them.
-    pub(crate) fn split(self) -> (Listening<K>, Fire<K>) {
+    /// Splits it into where changes come from and what is made of them, as the source of this number.
+    pub(crate) fn split(self, source: u64) -> (Listening<K>, Fire<K>) {
         let Self { origin, mapping, predicates, role, priorities, .. } = self;
         let name = match &origin {
             Listening::Kind(scope) => scope.to_string(),
             Listening::Channel(_) => "a channel".to_owned(),
             Listening::Custom(name, _) => name.clone(),
         };
-        (origin, Fire { name, mapping, predicates, role, priorities })
+        (origin, Fire { source, name, mapping, predicates, role, priorities })
     }
 }
 
 /// What is made of the changes of a source.
 pub(crate) struct Fire<K> {
+    source: u64,
     pub(crate) name: String,
     mapping: Mapping<K>,
     predicates: Vec<Predicate>,
@@ -384,7 +385,8 @@ impl<K: Key> Fire<K> {
         };
         // A relist folds several changes into one, perhaps somebody else's with ours: only single ones are known.
         let watched = change.new.as_ref().filter(|_| change.origin == Origin::Watched);
-        Call { priority, reason, revision: watched.and_then(|object| object.revision()) }
+        let number = watched.and_then(|object| object.revision());
+        Call { priority, reason, revision: number.map(|number| Revision { number, source: self.source }) }
     }
 }
 
@@ -416,7 +418,7 @@ mod tests {
 
     fn fire(mapping: Mapping, predicates: Vec<Predicate>, change: &Change) -> Vec<String> {
         let scope = Scope::from(Resource::namespaced(Gvk::new("", "v1", "Pod"), "pods"));
-        let (_, fire) = Trigger { predicates, ..Trigger::kind(scope, mapping) }.split();
+        let (_, fire) = Trigger { predicates, ..Trigger::kind(scope, mapping) }.split(0);
         let keys = if fire.matters(change) { fire.quick(change) } else { Vec::new() };
         keys.iter().map(ToString::to_string).collect()
     }

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::complaints::{Complaints, Totals};
 use super::keep::{Keep, Transform};
+use super::lazy::Lazies;
 use super::store::Store;
 use super::union::Union;
 use super::view::Memo;
@@ -141,6 +142,7 @@ struct Registry {
     unread: Totals,
     hooks: Mutex<Vec<Hook>>,
     state: Mutex<RegistryState>,
+    lazies: Arc<Lazies>,
 }
 
 struct RegistryState {
@@ -207,7 +209,8 @@ impl Informers {
         let stop = CancellationToken::new();
         let tasks = Some(TaskGroup::new(stop.clone()));
         let state = Mutex::new(RegistryState { caches: BTreeMap::new(), tasks });
-        Self(Arc::new(Registry { client, narrowing, stop, unread: Totals::default(), hooks: Mutex::default(), state }))
+        let (unread, hooks, lazies) = (Totals::default(), Mutex::default(), Arc::default());
+        Self(Arc::new(Registry { client, narrowing, stop, unread, hooks, state, lazies }))
     }
 
     /// The client that the watches use.
@@ -278,6 +281,15 @@ impl Informers {
     pub(crate) fn elsewhere(&self, scope: impl Into<Scope>) -> Elsewhere {
         let scope = self.0.narrowing.fill(scope.into());
         Elsewhere { informers: self.clone(), scope, known: Arc::default() }
+    }
+
+    /// A scope with what it leaves open filled in, as caches are known by.
+    pub(super) fn fill(&self, scope: Scope) -> Scope {
+        self.0.narrowing.fill(scope)
+    }
+
+    pub(super) fn lazies(&self) -> &Arc<Lazies> {
+        &self.0.lazies
     }
 
     /// When caches that are opened by a read are closed, if reads open them.

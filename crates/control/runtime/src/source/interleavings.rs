@@ -112,7 +112,7 @@ fn who_wrote_sees_it_whoever_else_waits_or_writes_for_the_same_key() {
         let turns = [1, 2].map(|revision| {
             let (house, key) = (Arc::clone(&house), key.clone());
             spawn(move || {
-                assert!(house.freshness.wrote(&key, None, &thing(revision)));
+                assert_eq!(house.freshness.wrote(&key, None, &thing(revision)), [0]);
                 assert!(block_on(house.freshness.catch_up(&key)), "nothing is late: time stands still");
                 let seen = house.cache.state().revision;
                 assert!(seen >= u64::from(revision), "{seen} although {revision} was written");

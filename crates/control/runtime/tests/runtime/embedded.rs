@@ -12,6 +12,10 @@ impl Server {
         Self(concert_apiserver::Server::in_memory(World::simulated(0)).await)
     }
 
+    pub(crate) fn service(&self) -> concert_apiserver::Server {
+        self.0.clone()
+    }
+
     pub(crate) fn client(&self, world: &World) -> Client {
         Client::in_process(self.0.clone(), world.clone())
     }

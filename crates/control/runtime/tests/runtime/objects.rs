@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use concert_api::{Gvk, ObjectKey};
 use concert_runtime::{
-    Client, Done, Informers, KindSettings, Narrowing, Objects, Owner, Ownership, Patch, Resource, Selection, Selectors, set_owner,
+    Client, Done, Informers, KindSettings, Narrowing, Objects, Owner, Ownership, Patch, Resource, Selection, Selectors,
+    set_owner,
 };
 use concert_world::{Call, Flow, Gate, Valve, Verdict, World};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -287,7 +288,9 @@ async fn a_live_read_past_a_cache_stays_within_its_scope() {
     let informers = Informers::narrowed(client, Narrowing { defaults, ..Narrowing::default() });
     let maps = informers.objects::<ConfigMap>().watched();
     let names = |found: &[Arc<ConfigMap>]| -> Vec<String> {
-        let name = |map: &Arc<ConfigMap>| format!("{}/{}", map.metadata.namespace.as_ref().unwrap(), map.metadata.name.as_ref().unwrap());
+        let name = |map: &Arc<ConfigMap>| {
+            format!("{}/{}", map.metadata.namespace.as_ref().unwrap(), map.metadata.name.as_ref().unwrap())
+        };
         found.iter().map(name).filter(|name| !name.ends_with("kube-root-ca.crt")).collect()
     };
     let at = |namespace: &str, name: &str| ObjectKey::new(namespace, name);
@@ -298,8 +301,12 @@ async fn a_live_read_past_a_cache_stays_within_its_scope() {
             maps.patch(&at("a", "x"), &Patch::raw_merge(json!({ "data": { "a": "2" } }))).await.unwrap();
         }
         let before = tokio::time::Instant::now();
-        let list = |selection: Selection| async { names(&maps.list(&selection).await.unwrap()) };
-        let labelled = |namespace: &str, labels: &str| Selection { namespace: namespace.into(), labels: labels.into(), ..Selection::default() };
+        let list = async |selection: Selection| names(&maps.list(&selection).await.unwrap());
+        let labelled = |namespace: &str, labels: &str| Selection {
+            namespace: namespace.into(),
+            labels: labels.into(),
+            ..Selection::default()
+        };
         assert_eq!(list(labelled("", "")).await, ["a/x", "a/y", "b/x"], "lags: {lags}");
         assert_eq!(list(labelled("", "tier=web")).await, ["a/x", "b/x"]);
         assert_eq!(list(labelled("b", "of=us")).await, ["b/x"]);
@@ -317,5 +324,116 @@ async fn a_live_read_past_a_cache_stays_within_its_scope() {
         }
         assert_eq!(before.elapsed() > Duration::from_secs(2), lags);
     }
+    informers.stop().await;
+}
+
+/// What is written and deleted before the cache has seen any of it does not come back as a ghost.
+#[tokio::test(start_paused = true)]
+async fn what_was_created_and_deleted_at_once_is_never_shown() {
+    let valve = Valve::by(|_| Flow::Deliver);
+    let client = Server::new().await.client(&World { valve: valve.clone(), ..World::simulated(1) });
+    let informers = Informers::new(client);
+    let maps = informers.objects::<ConfigMap>().watched();
+    maps.cache().unwrap().synced().await;
+    for before in [false, true] {
+        if before {
+            // An earlier one of the same name is known.
+            maps.create(&typed("a", "0")).await.unwrap();
+            assert!(maps.get(&key("a")).await.unwrap().is_some());
+        }
+        valve.set(|_| Flow::Hold);
+        if before {
+            maps.delete(&key("a"), &Default::default()).await.unwrap();
+        }
+        let made = maps.create(&typed("a", "1")).await.unwrap().metadata.resource_version.unwrap();
+        maps.delete(&key("a"), &Default::default()).await.unwrap();
+        let made: u64 = made.parse().unwrap();
+        valve.set(move |delivery| {
+            let last = delivery.event == "DELETED" && delivery.revision.parse::<u64>().unwrap() > made;
+            if last { Flow::Hold } else { Flow::Deliver }
+        });
+        assert_eq!(maps.get(&key("a")).await.unwrap(), None, "an earlier one: {before}");
+        assert!(maps.cache().unwrap().get(&key("a")).is_some(), "the cache has it still");
+        valve.set(|_| Flow::Deliver);
+        crate::until("the cache", || maps.cache().unwrap().get(&key("a")).is_none()).await;
+        assert_eq!(maps.get(&key("a")).await.unwrap(), None);
+    }
+    informers.stop().await;
+}
+
+/// A kind that nobody has open is listed once, not by each handle that reads it.
+#[tokio::test(start_paused = true)]
+async fn handles_that_read_lazily_share_what_one_of_them_opened() {
+    let world = World::simulated(1);
+    let client = Server::new().await.client(&world);
+    client.create(&maps(), &map("a", "1")).await.unwrap();
+    let idle = Duration::from_secs(60);
+    let informers = Informers::narrowed(client, Narrowing { lazy: Some(idle), ..Narrowing::default() });
+    let lists = || world.journal.lines().iter().filter(|line| line.contains("WATCH")).count();
+    let before = lists();
+    for _ in 0..20 {
+        let read = informers.objects::<ConfigMap>().get(&key("a")).await.unwrap();
+        assert!(read.is_some());
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+    let opened: Vec<_> = informers.caches();
+    assert_eq!(opened.len(), 1);
+    let (cache, seen) = (opened[0].clone(), opened[0].state().revision);
+    drop(opened);
+    assert_eq!(informers.objects::<ConfigMap>().cache().map(|now| now.scope().clone()), Some(cache.scope().clone()));
+    assert!(seen > 0 && cache.state().has_been_synced);
+    drop(cache);
+    tokio::time::sleep(idle * 2).await;
+    assert!(informers.caches().is_empty(), "closed when nobody has read for a while");
+    informers.objects::<ConfigMap>().lazily(idle).get(&key("a")).await.unwrap().unwrap();
+    assert_eq!(informers.caches().len(), 1);
+    assert_eq!(lists() - before, 2, "one for twenty handles, one after it was closed");
+    informers.stop().await;
+}
+
+/// A server that was restored counts from where it was then; nobody waits for what it has lost.
+#[tokio::test(start_paused = true)]
+async fn what_a_server_has_lost_is_not_waited_for() {
+    let (old, restored) = (Server::new().await, Server::new().await);
+    let world = World::simulated(1);
+    for _ in 0..50 {
+        old.client(&world).create(&maps(), &map("filler", "1")).await.unwrap();
+        old.client(&world).delete(&maps(), &key("filler"), &Default::default()).await.unwrap();
+    }
+    restored.client(&world).create(&maps(), &map("a", "restored")).await.unwrap();
+    let (valve, swapped) = (Valve::by(|_| Flow::Deliver), Arc::new(AtomicUsize::new(0)));
+    let client = {
+        let (old, restored, swapped) = (old.clone(), restored.clone(), Arc::clone(&swapped));
+        let serve = tower::service_fn(move |request| {
+            let server = if swapped.load(Ordering::SeqCst) == 0 { old.clone() } else { restored.clone() };
+            tower::ServiceExt::oneshot(server.service(), request)
+        });
+        Client::in_process(serve, World { valve: valve.clone(), ..world.clone() })
+    };
+    let informers = Informers::new(client.clone());
+    let maps = informers.objects::<ConfigMap>().watched();
+    maps.create(&typed("a", "1")).await.unwrap();
+    maps.create(&typed("b", "1")).await.unwrap();
+    assert!(maps.get(&key("a")).await.unwrap().is_some());
+    // The server is lost together with our last writes, of which the cache has heard nothing.
+    valve.set(|_| Flow::Hold);
+    maps.patch(&key("a"), &Patch::raw_merge(json!({ "data": { "a": "2" } }))).await.unwrap();
+    maps.delete(&key("b"), &Default::default()).await.unwrap();
+    swapped.store(1, Ordering::SeqCst);
+    valve.set(|delivery| if delivery.event == "LISTED" { Flow::Deliver } else { Flow::Gone });
+    let cache = maps.cache().unwrap();
+    crate::until("the restored one", || {
+        cache.typed::<ConfigMap>().get(&key("a")).unwrap().is_some_and(|a| says(&a) == "restored")
+    })
+    .await;
+    valve.set(|_| Flow::Deliver);
+    let before = tokio::time::Instant::now();
+    assert_eq!(says(&maps.get(&key("a")).await.unwrap().unwrap()), "restored");
+    let names: Vec<_> =
+        maps.list(&Selection::default()).await.unwrap().iter().map(|map| map.metadata.name.clone().unwrap()).collect();
+    assert!(names.contains(&"a".to_owned()) && !names.contains(&"b".to_owned()), "{names:?}");
+    assert_eq!(before.elapsed(), Duration::ZERO);
+    maps.create(&typed("b", "restored")).await.unwrap();
+    assert_eq!(says(&maps.get(&key("b")).await.unwrap().unwrap()), "restored", "what is written now is waited for");
     informers.stop().await;
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use concert_runtime::{Client, Informers, Trouble};
+use concert_runtime::{Client, Informers, Scope, Trouble};
 use concert_world::{Call, Flow, Gate, Valve, Verdict, World};
 use futures::StreamExt;
 use http::{Request, Response};
@@ -261,6 +261,53 @@ async fn a_server_that_is_not_reached_is_not_heard_of() {
     gate.0.store(false, Ordering::Relaxed);
     until("it is back", || cache.len() == 1).await;
     assert!(lag() < Duration::from_secs(1), "{:?}", lag());
+}
+
+/// A server that never says how far it is (or whose words are lost) is heard of each time that it opens a watch.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_opened_anew_is_heard_of_without_bookmarks() {
+    let valve = Valve::by(|_| Flow::Deliver);
+    let world = World { valve: valve.clone(), ..World::simulated(1) };
+    let client = Server::new().await.client(&world);
+    let informers = Informers::new(client);
+    let cache = informers.cache(maps());
+    cache.synced().await;
+    valve.set(|_| Flow::Cut);
+    let cut = async {
+        while cache.state().trouble.is_none() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(600), cut).await.expect("a bookmark comes, and the watch is cut");
+    valve.set(|_| Flow::Drop);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(cache.state().trouble, None, "it is open again");
+    for _ in 0..60 {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let lag = informers.reports()[0].lag.unwrap();
+        assert!(lag < Duration::from_secs(330), "{lag:?}: no longer than a watch lives");
+    }
+}
+
+/// Never answers what is asked about one namespace.
+#[derive(Debug)]
+struct Deaf;
+
+impl Gate for Deaf {
+    fn admit(&self, call: &Call<'_>) -> Verdict {
+        if call.key.contains("deaf") { Verdict::Hang } else { Verdict::Pass }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_was_never_heard_of_lags_since_it_began() {
+    let world = World { gate: Arc::new(Deaf), ..World::simulated(1) };
+    let informers = Informers::new(Server::new().await.client(&world));
+    let cache = informers.cache(Scope::all(maps()).in_namespaces(["default", "deaf"]));
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert!(!cache.state().synced);
+    let lag = informers.reports()[0].lag.unwrap();
+    assert!(lag >= Duration::from_secs(600), "{lag:?}");
 }
 
 /// Lets nobody through while it is set.

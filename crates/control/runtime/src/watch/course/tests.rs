@@ -340,7 +340,7 @@ impl House {
     fn note(&mut self, happened: Happened<'_>) {
         let means = self.course.note(happened);
         match (means, happened) {
-            (Means::Nothing, _) => {}
+            (Means::Nothing, _) | (Means::Opened, Happened::Answered) => {}
             (Means::Reset, _) => self.listed.clear(),
             (Means::Complete, Happened::PageRead { at, .. } | Happened::Marked { at, .. }) => {
                 self.known.retain(|key, _| self.listed.contains(key));
