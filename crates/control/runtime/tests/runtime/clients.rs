@@ -124,7 +124,8 @@ async fn a_refusal_whose_words_never_come_does_not_end_a_watch() {
         async move { Ok::<_, Infallible>(answer) }
     });
     let client = Client::in_process(balancer, World::simulated(1));
-    let cache = Informers::new(client).cache(maps());
+    let informers = Informers::new(client);
+    let cache = informers.cache(maps());
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert!(asked.load(Ordering::SeqCst) > 5, "it goes on trying: {asked:?}");
     assert!(cache.state().trouble.is_some(), "{:?}", cache.state());
