@@ -5,7 +5,7 @@
 //	go run ./oracle -strategic -seed 1 -count 400 -limit 1000 >../../crates/model/merge/tests/vectors/strategic.jsonl
 //	go run ./oracle -scale -seed 1 -count 40 >../../crates/model/merge/tests/vectors/scale.jsonl
 //	go run ./oracle -builtin 6 -seed 1 -count 40 >../../crates/model/merge/tests/vectors/builtin.jsonl
-//	go run ./oracle -marshal -seed 1 -count 2 -limit 3000 >../../crates/model/schema/tests/vectors/protobuf.jsonl
+//	go run ./oracle -marshal -seed 1 -count 2 -limit 8000 >../../crates/model/schema/tests/vectors/protobuf.jsonl
 package main
 
 import (
