@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::incoming::MANAGED;
 use crate::kept::Kept;
+use crate::services::Claims;
 
 /// Found once, when an object is written.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(crate) struct Parsed {
     managed: OnceLock<ManagedFields>,
     /// What the real server would have in its store, if that is another thing; only its writer knows.
     kept: OnceLock<Kept>,
+    /// Which addresses and ports a service has, once somebody has asked.
+    claims: OnceLock<Box<Claims>>,
 }
 
 /// A stored object.
@@ -36,7 +39,7 @@ impl Beside for Parsed {
         let object = Object::parse(bytes.clone()).ok();
         let labels = object.as_ref().map(Object::labels).unwrap_or_default();
         let owners = object.as_ref().map(Object::owners).unwrap_or_default();
-        Self { labels, object, owners, managed: OnceLock::new(), kept: OnceLock::new() }
+        Self { labels, object, owners, managed: OnceLock::new(), kept: OnceLock::new(), claims: OnceLock::new() }
     }
 }
 
@@ -63,6 +66,15 @@ impl Parsed {
             let raw = self.object.as_ref().and_then(|object| object.field(&["metadata", MANAGED]));
             let value = raw.and_then(|raw| serde_json::from_slice(raw).ok());
             value.and_then(|value| ManagedFields::parse(&value).ok()).unwrap_or_default()
+        })
+    }
+
+    /// Which addresses and ports it has, if it is a service.
+    pub(crate) fn claims(&self) -> &Claims {
+        self.claims.get_or_init(|| {
+            let spec = self.object.as_ref().and_then(|object| object.field(&["spec"]));
+            let spec = spec.and_then(|raw| serde_json::from_slice(raw).ok()).unwrap_or_default();
+            Box::new(Claims::read(&spec))
         })
     }
 
