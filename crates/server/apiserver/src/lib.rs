@@ -36,6 +36,7 @@ mod beside;
 mod body;
 mod books;
 mod change;
+mod classes;
 mod collect;
 mod components;
 mod contents;

@@ -11,12 +11,14 @@ use serde_json::{Value, json};
 mod admission;
 mod apply;
 mod bodies;
+mod classes;
 mod collections;
 mod face;
 mod garbage;
 mod habits;
 mod kinds;
 mod lists;
+mod many;
 mod namespaces;
 mod scale;
 
