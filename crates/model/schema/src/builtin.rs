@@ -21,6 +21,7 @@ mod pod;
 pub(crate) mod quantity;
 mod rbac;
 pub(crate) mod render;
+mod scaling;
 mod secret;
 mod volume;
 mod webhook;
@@ -384,6 +385,28 @@ impl Builtin {
     pub fn check(&self, object: &Value, old: Option<&Value>) -> FieldErrors {
         (self.habits.check)(object, old)
     }
+}
+
+/// What is wrong with a pod after a part of it was changed that has rules of its own; `None` if this is no such part.
+#[must_use]
+pub fn check_pod_part(part: &str, object: &Value, old: &Value) -> Option<FieldErrors> {
+    match part {
+        "ephemeralcontainers" => Some(pod::check_ephemeral(object, old)),
+        "resize" => Some(pod::check_resize(object, old)),
+        _ => None,
+    }
+}
+
+/// Whether one amount is more than another; what is none is nothing.
+#[must_use]
+pub fn is_more(amount: &Value, other: &Value) -> bool {
+    quantity::millis(amount) > quantity::millis(other)
+}
+
+/// Takes from a pod that was sent what a resize changes, on top of what is stored.
+#[must_use]
+pub fn resized_pod(sent: &Value, old: &Value) -> Value {
+    pod::resized(sent, old)
 }
 
 impl Subresource {

@@ -11,6 +11,7 @@ use concert_store::{Beside, Entry, Key};
 use serde_json::Value;
 
 use crate::kept::Kept;
+use crate::services::Claims;
 
 /// Larger `managedFields` are not kept parsed: they would take six times their bytes, in the history too.
 const BOOKS_MAX: usize = 64 << 10;
@@ -28,6 +29,8 @@ pub(crate) struct Parsed {
     managed: OnceLock<ManagedFields>,
     /// What the real server would have in its store, if that is another thing; only its writer knows.
     kept: OnceLock<Kept>,
+    /// Which addresses and ports a service has, once somebody has asked.
+    claims: OnceLock<Box<Claims>>,
 }
 
 /// A stored object.
@@ -38,7 +41,7 @@ impl Beside for Parsed {
         let object = Object::parse(bytes.clone()).ok();
         let labels = object.as_ref().map(Object::labels).unwrap_or_default();
         let owners = object.as_ref().map(Object::owners).unwrap_or_default();
-        Self { labels, object, owners, managed: OnceLock::new(), kept: OnceLock::new() }
+        Self { labels, object, owners, managed: OnceLock::new(), kept: OnceLock::new(), claims: OnceLock::new() }
     }
 }
 
@@ -71,6 +74,15 @@ impl Parsed {
     /// Its `managedFields`, as they are stored.
     fn books(&self) -> &[u8] {
         self.object.as_ref().and_then(Object::managed_fields).unwrap_or_default()
+    }
+
+    /// Which addresses and ports it has, if it is a service.
+    pub(crate) fn claims(&self) -> &Claims {
+        self.claims.get_or_init(|| {
+            let spec = self.object.as_ref().and_then(|object| object.field(&["spec"]));
+            let spec = spec.and_then(|raw| serde_json::from_slice(raw).ok()).unwrap_or_default();
+            Box::new(Claims::read(&spec))
+        })
     }
 
     /// Keeps what the writer knows of it.

@@ -38,6 +38,7 @@ mod books;
 mod budget;
 mod burden;
 mod change;
+mod classes;
 mod collect;
 mod components;
 mod contents;

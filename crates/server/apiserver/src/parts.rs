@@ -4,8 +4,8 @@
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use concert_api::{Details, FieldError, FieldErrors, GroupResource, Gvk, ObjectKey, Status, Time, meta};
-use concert_schema::part_kind;
+use concert_api::{Details, FieldErrors, GroupResource, Gvk, ObjectKey, Status, Time, meta};
+use concert_schema::{check_pod_part, part_kind, resized_pod};
 use concert_store::Key;
 use serde_json::{Value, json};
 
@@ -32,11 +32,21 @@ fn kind(group: &str, version: &str, kind: &str) -> Option<Arc<Resource>> {
 pub(crate) fn merged(part: Part, sent: &Value, old: &Value, now: Time) -> Value {
     let mut object = old.clone();
     object["metadata"] = sent["metadata"].clone();
+    if matches!(part, Part::EphemeralContainers | Part::Resize) {
+        for name in ["labels", "annotations", "finalizers", "ownerReferences"] {
+            match old["metadata"].get(name) {
+                Some(value) => meta::of(&mut object).insert(name.to_owned(), value.clone()),
+                None => meta::of(&mut object).remove(name),
+            };
+        }
+    }
     match part {
         Part::EphemeralContainers => {
             object["spec"]["ephemeralContainers"] = sent["spec"]["ephemeralContainers"].clone();
         }
-        Part::Resize => resize(&mut object, sent),
+        Part::Resize => {
+            object["spec"] = resized_pod(sent, old)["spec"].take();
+        }
         Part::Approval => {
             let mut conditions = sent["status"]["conditions"].clone();
             date_conditions(&mut conditions, &old["status"]["conditions"], now);
@@ -45,22 +55,6 @@ pub(crate) fn merged(part: Part, sent: &Value, old: &Value, now: Time) -> Value 
         Part::Whole | Part::Status | Part::Scale | Part::Finalize | Part::Binding | Part::Eviction | Part::Node => {}
     }
     object
-}
-
-/// Takes what containers may use from a pod.
-fn resize(object: &mut Value, sent: &Value) {
-    for list in ["containers", "initContainers"] {
-        let containers = object["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
-        for container in containers {
-            let wanted = sent["spec"][list].as_array().into_iter().flatten();
-            if let Some(wanted) = wanted.into_iter().find(|one| one["name"] == container["name"]) {
-                container["resources"] = wanted["resources"].clone();
-                if let Some(policy) = wanted.get("resizePolicy") {
-                    container["resizePolicy"] = policy.clone();
-                }
-            }
-        }
-    }
 }
 
 /// A condition says when it was written, and since when it holds.
@@ -79,30 +73,9 @@ pub(crate) fn date_conditions(conditions: &mut Value, old: &Value, now: Time) {
     }
 }
 
-/// What is wrong with a change of a part.
-pub(crate) fn check(part: Part, object: &Value, old: &Value) -> FieldErrors {
-    let mut errors = FieldErrors::new();
-    if part != Part::EphemeralContainers {
-        return errors;
-    }
-    let list = |object: &Value| object["spec"]["ephemeralContainers"].as_array().cloned().unwrap_or_default();
-    let new = list(object);
-    for (place, before) in list(old).into_iter().enumerate() {
-        let field = format!("spec.ephemeralContainers[{place}]");
-        let name = before["name"].as_str().unwrap_or_default();
-        match new.iter().find(|one| one["name"] == name) {
-            None => {
-                let detail = format!("existing ephemeral containers {name:?} may not be removed\n");
-                errors.push(FieldError::forbidden("spec.ephemeralContainers", detail));
-            }
-            Some(after) if *after != before => {
-                let detail = format!("existing ephemeral containers {name:?} may not be changed\n");
-                errors.push(FieldError::forbidden(field, detail));
-            }
-            Some(_) => {}
-        }
-    }
-    errors
+/// What is wrong with a change of a part that has rules of its own; `None` if this is no such part.
+pub(crate) fn check(part: Part, object: &Value, old: &Value) -> Option<FieldErrors> {
+    check_pod_part(part.name(), object, old)
 }
 
 impl Server {

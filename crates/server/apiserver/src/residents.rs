@@ -20,7 +20,15 @@ const CERTIFICATE: &str = "kube-root-ca.crt";
 const ANNOTATION: &str = "kubernetes.io/description";
 const DESCRIPTION: &str = "Contains the certificate with which clients inside of this control plane can verify its API server; nothing else should be verified with it.";
 
+/// What counts more than all that users can say: name, value, and for whom it is.
+const CRITICAL: [(&str, i64, &str); 2] = [
+    ("system-node-critical", 2_000_001_000, "For pods of the system that have to stay on their node."),
+    ("system-cluster-critical", 2_000_000_000, "For pods of the system that have to run, on whatever node."),
+];
+
 static ACCOUNTS: LazyLock<GroupResource> = LazyLock::new(|| GroupResource::new("", "serviceaccounts"));
+static PRIORITIES: LazyLock<GroupResource> =
+    LazyLock::new(|| GroupResource::new("scheduling.k8s.io", "priorityclasses"));
 static MAPS: LazyLock<GroupResource> = LazyLock::new(|| GroupResource::new("", "configmaps"));
 
 /// Whether this is one of them.
@@ -37,6 +45,10 @@ impl Server {
         self.put_there(HOUSEKEEPING, &ACCOUNTS, namespace, ACCOUNT, &account).await;
         if namespace == "default" {
             self.put_there(SERVER, &SERVICES, namespace, SERVICE, &own_service()).await;
+            for (name, value, description) in CRITICAL {
+                let class = priority_class(name, value, description);
+                self.put_there(SERVER, &PRIORITIES, "", name, &class).await;
+            }
         }
         let Some(certificate) = self.root_certificate() else { return };
         let data = json!({"ca.crt": certificate});
@@ -76,6 +88,13 @@ fn own_service() -> Value {
             "clusterIP": FIRST_ADDRESS.to_string(),
             "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": 6443}],
         },
+    })
+}
+
+fn priority_class(name: &str, value: i64, description: &str) -> Value {
+    json!({
+        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name},
+        "value": value, "description": description,
     })
 }
 

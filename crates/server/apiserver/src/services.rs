@@ -1,29 +1,24 @@
 //! What services get from the server: addresses and ports of nodes. Nothing listens there.
 
-use std::collections::BTreeSet;
+mod addresses;
+mod ports;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::Ipv4Addr;
 use std::sync::LazyLock;
 
-use concert_api::{FieldError, FieldErrors, GroupResource, meta};
+use concert_api::{FieldErrors, GroupResource, Status, meta};
 use concert_world::Random;
 use serde_json::{Value, json};
 
 use crate::Server;
 
+use ports::Ports;
+
 /// The resource of services.
 pub(crate) static SERVICES: LazyLock<GroupResource> = LazyLock::new(|| GroupResource::new("", "services"));
 /// Where clients inside of a cluster find the server.
 pub(crate) const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-/// What stands for an address in a dry run.
-const NETWORK: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 0);
-/// The ports after it stand for ports in a dry run.
-const DUMMY_PORT: i64 = 32_768;
-/// The addresses of a /24, without the first (this server) and the last.
-const HOSTS: std::ops::RangeInclusive<u8> = 2..=254;
-/// The ports of nodes.
-const NODE_PORTS: std::ops::RangeInclusive<i64> = 30_000..=32_767;
-/// What goes with an address.
-const OF_ADDRESSES: [&str; 5] = ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"];
 
 /// How what nobody asked for is chosen.
 #[derive(Clone, Copy)]
@@ -34,120 +29,169 @@ enum Choice<'a> {
     Dummy,
 }
 
+/// What a service has.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Claims {
+    address: String,
+    ports: Vec<i64>,
+}
+
+impl Claims {
+    /// What the spec of a service says.
+    pub(crate) fn read(spec: &Value) -> Self {
+        let ports = spec["ports"].as_array().into_iter().flatten().filter_map(|port| port["nodePort"].as_i64());
+        Self {
+            address: spec["clusterIP"].as_str().unwrap_or_default().to_owned(),
+            ports: ports.chain(spec["healthCheckNodePort"].as_i64()).filter(|port| *port != 0).collect(),
+        }
+    }
+}
+
 /// What other services have.
 #[derive(Default)]
 struct Taken {
-    addresses: BTreeSet<String>,
-    ports: BTreeSet<i64>,
+    addresses: HashSet<String>,
+    ports: HashSet<i64>,
+}
+
+/// Why a service does not get what it asks for.
+pub(crate) enum Unable {
+    /// It cannot be had.
+    Invalid(FieldErrors),
+    /// There is nothing left.
+    Failed(Status),
 }
 
 impl Server {
     /// Gives a service what it asks for, and what every service has. Whoever writes services holds the lock of those.
     /// In a dry run nobody looks for what is free: it is shown what nobody can have.
-    pub(crate) fn allocate(&self, service: &mut Value, old: Option<&Value>, is_dry: bool) -> FieldErrors {
-        if let Some(old) = old {
-            keep(service, old);
+    pub(crate) fn allocate(&self, service: &mut Value, old: Option<&Value>, is_dry: bool) -> Result<(), Unable> {
+        match old {
+            Some(old) => keep(service, old),
+            None => addresses::agree(&mut service["spec"], None),
         }
-        let own = meta::text(service, "uid").to_owned();
-        let mut taken = self.taken(&own);
-        let random = &self.world().random;
-        let mut errors = FieldErrors::new();
-        if service["spec"]["type"] == "ExternalName" {
-            release(service);
-            return errors;
+        let taken = self.taken(meta::text(service, "uid"));
+        let choice = if is_dry { Choice::Dummy } else { Choice::Free(&self.world().random) };
+        addresses::set_families(service).map_err(Unable::Invalid)?;
+        if old.is_none_or(is_name) && !is_name(service) {
+            addresses::set(service, &taken, choice)?;
+        }
+        let mut ports = Ports::new(taken.ports, choice);
+        if is_external(service) {
+            match old {
+                Some(old) => ports.update(service, old)?,
+                None => ports.create(service)?,
+            }
+        }
+        if is_checked(service) && !old.is_some_and(is_checked) {
+            ports.set_health_check(service)?;
         }
         if let Some(old) = old {
             drop_unused(service, old);
         }
-        set_families(service);
-        let choice = if is_dry { Choice::Dummy } else { Choice::Free(random) };
-        if gets_address(service, old) {
-            errors.extend(set_address(service, &taken, choice));
-        }
-        errors.extend(set_node_ports(service, &mut taken, choice));
-        errors
+        Ok(())
     }
 
     fn taken(&self, own: &str) -> Taken {
         let mut taken = Taken::default();
         let snapshot = self.store().snapshot();
-        for (_, entry) in snapshot.range(&SERVICES, None, None) {
-            let Ok(service) = serde_json::from_slice::<Value>(&entry.bytes) else { continue };
-            if meta::text(&service, "uid") == own {
-                continue;
-            }
-            let spec = &service["spec"];
-            taken.addresses.extend(spec["clusterIP"].as_str().map(str::to_owned));
-            let ports = spec["ports"].as_array().into_iter().flatten();
-            taken.ports.extend(ports.filter_map(|port| port["nodePort"].as_i64()));
-            taken.ports.extend(spec["healthCheckNodePort"].as_i64());
+        for (_, entry) in snapshot.range(&SERVICES, None, None).filter(|(_, entry)| entry.beside.uid() != own) {
+            let claims = entry.beside.claims();
+            taken.addresses.insert(claims.address.clone());
+            taken.ports.extend(&claims.ports);
         }
         taken
     }
 }
 
-/// Only a new service, or one that was a name, is given an address that it does not ask for. One that came through its
-/// status has none, and stays so.
-fn gets_address(service: &Value, old: Option<&Value>) -> bool {
-    let spec = &service["spec"];
-    let asks = [&spec["clusterIP"], &spec["clusterIPs"][0]]
-        .iter()
-        .any(|said| said.as_str().is_some_and(|text| !text.is_empty()));
-    asks || old.is_none_or(|old| old["spec"]["type"] == "ExternalName")
+/// Whether a service is only another name.
+fn is_name(service: &Value) -> bool {
+    service["spec"]["type"] == "ExternalName"
+}
+
+/// Whether nodes have ports for it.
+fn is_external(service: &Value) -> bool {
+    matches!(service["spec"]["type"].as_str(), Some("NodePort" | "LoadBalancer"))
+}
+
+/// Whether a load balancer asks the nodes which of them has something of it.
+fn is_checked(service: &Value) -> bool {
+    service["spec"]["type"] == "LoadBalancer" && service["spec"]["externalTrafficPolicy"] == "Local"
+}
+
+/// Whether it is reached from outside.
+fn is_reached(service: &Value) -> bool {
+    let own = service["spec"]["externalIPs"].as_array().is_some_and(|list| !list.is_empty());
+    is_external(service) || (service["spec"]["type"] == "ClusterIP" && own)
 }
 
 /// What an update does not say stays.
 fn keep(service: &mut Value, old: &Value) {
-    let both = service["spec"]["type"] != "ExternalName" && old["spec"]["type"] != "ExternalName";
-    if !both {
-        return;
-    }
-    for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-        let unsaid = service["spec"].get(field).is_none_or(|value| value.is_null() || *value == "");
-        if unsaid && let Some(value) = old["spec"].get(field) {
-            service["spec"][field] = value.clone();
+    if !is_name(service) && !is_name(old) {
+        for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+            let unsaid = match &service["spec"][field] {
+                Value::Null => true,
+                Value::String(text) => text.is_empty(),
+                Value::Array(items) => items.is_empty(),
+                _ => false,
+            };
+            if unsaid && let Some(value) = old["spec"].get(field) {
+                service["spec"][field] = value.clone();
+            }
         }
     }
-    let wants_ports = matches!(service["spec"]["type"].as_str(), Some("NodePort" | "LoadBalancer"));
-    let before = old["spec"]["ports"].as_array().cloned().unwrap_or_default();
+    addresses::agree(&mut service["spec"], Some(&old["spec"]));
+    if has_node_ports(service) && has_node_ports(old) {
+        keep_node_ports(service, old);
+    }
+    let number = old["spec"]["healthCheckNodePort"].as_i64().unwrap_or(0);
+    if is_checked(service) && is_checked(old) && service["spec"]["healthCheckNodePort"].as_i64().unwrap_or(0) == 0 {
+        service["spec"]["healthCheckNodePort"] = number.into();
+    }
+}
+
+/// A port that has the same name keeps its number, unless another one has it now.
+fn keep_node_ports(service: &mut Value, old: &Value) {
+    let used: BTreeSet<i64> = node_ports(old).intersection(&node_ports(service)).copied().collect();
+    let name = |port: &Value| port["name"].as_str().unwrap_or_default().to_owned();
+    let before = old["spec"]["ports"].as_array().into_iter().flatten();
+    let before: HashMap<String, i64> =
+        before.map(|port| (name(port), port["nodePort"].as_i64().unwrap_or(0))).collect();
     for port in service["spec"].get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        let same = |one: &&Value| one["port"] == port["port"] && one["protocol"] == port["protocol"];
-        let found = before.iter().find(same).and_then(|one| one["nodePort"].as_i64());
-        if let Some(number) = found.filter(|_| wants_ports && port["nodePort"].as_i64().unwrap_or(0) == 0) {
+        let number = before.get(&name(port)).copied().unwrap_or(0);
+        if number != 0 && port["nodePort"].as_i64().unwrap_or(0) == 0 && !used.contains(&number) {
             port["nodePort"] = number.into();
         }
     }
 }
 
-/// A service that is only a name has no address.
-fn release(service: &mut Value) {
-    let Some(spec) = service["spec"].as_object_mut() else { return };
-    for field in OF_ADDRESSES {
-        spec.remove(field);
-    }
-}
-
-/// What only those have who are reached from outside.
+/// Takes away what a service of another type has no use for, unless somebody changed it.
 fn drop_unused(service: &mut Value, old: &Value) {
-    if has_node_ports(old) && !has_node_ports(service) && node_ports(service).is_subset(&node_ports(old)) {
+    let is_same = |service: &Value, field: &str| service["spec"].get(field) == old["spec"].get(field);
+    let mut unused = Vec::new();
+    if is_name(service) && !is_name(old) {
+        unused.extend(["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"]);
+    }
+    if is_checked(old) && !is_checked(service) {
+        unused.push("healthCheckNodePort");
+    }
+    let is_balanced = |service: &Value| service["spec"]["type"] == "LoadBalancer";
+    if is_balanced(old) && !is_balanced(service) {
+        unused.extend(["allocateLoadBalancerNodePorts", "loadBalancerClass"]);
+    }
+    if is_reached(old) && !is_reached(service) {
+        unused.push("externalTrafficPolicy");
+    }
+    for field in unused.into_iter().filter(|field| is_same(service, field)).collect::<Vec<_>>() {
+        service["spec"].as_object_mut().map(|spec| spec.remove(field));
+    }
+    if has_node_ports(old) && !has_node_ports(service) && node_ports(service) == node_ports(old) {
         for port in service["spec"].get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
             port.as_object_mut().map(|port| port.remove("nodePort"));
         }
     }
-    let is_balanced = |service: &Value| service["spec"]["type"] == "LoadBalancer";
-    for field in ["allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort"] {
-        let is_same = service["spec"].get(field) == old["spec"].get(field);
-        if let Some(spec) = service["spec"].as_object_mut().filter(|_| is_same && is_balanced(old))
-            && spec.get("type").is_some_and(|kind| kind != "LoadBalancer")
-        {
-            spec.remove(field);
-        }
-    }
-    let spec = &mut service["spec"];
-    let external = matches!(spec["type"].as_str(), Some("NodePort" | "LoadBalancer"));
-    let own = spec["externalIPs"].as_array().is_some_and(|list| !list.is_empty());
-    if let Some(spec) = spec.as_object_mut().filter(|_| !external && !own) {
-        spec.remove("externalTrafficPolicy");
+    if !is_balanced(service) && service["status"]["loadBalancer"].as_object().is_some_and(|it| !it.is_empty()) {
+        service["status"]["loadBalancer"] = json!({});
     }
 }
 
@@ -164,96 +208,7 @@ fn node_ports(service: &Value) -> BTreeSet<i64> {
     ports.filter_map(|port| port["nodePort"].as_i64()).filter(|number| *number != 0).collect()
 }
 
-fn set_families(service: &mut Value) {
-    let spec = &mut service["spec"];
-    let headless = spec["clusterIP"] == "None" || spec["clusterIPs"][0] == "None";
-    let selects = spec["selector"].as_object().is_some_and(|selector| !selector.is_empty());
-    let double = headless && !selects;
-    if spec["ipFamilyPolicy"].is_null() {
-        spec["ipFamilyPolicy"] = if double { "RequireDualStack" } else { "SingleStack" }.into();
-    }
-    if spec["ipFamilies"].as_array().is_none_or(Vec::is_empty) {
-        spec["ipFamilies"] = if double { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) };
-    }
-}
-
-fn set_address(service: &mut Value, taken: &Taken, choice: Choice<'_>) -> FieldErrors {
-    let spec = &mut service["spec"];
-    let said = [&spec["clusterIP"], &spec["clusterIPs"][0]];
-    let said = said.into_iter().filter_map(Value::as_str).find(|text| !text.is_empty()).map(str::to_owned);
-    let mut errors = FieldErrors::new();
-    let address = match said {
-        Some(address) => {
-            if address != "None" && taken.addresses.contains(&address) {
-                let detail = format!("failed to allocate IP {address}: provided IP is already allocated");
-                errors.push(FieldError::invalid("spec.clusterIPs", json!([address]), detail));
-            } else if address != "None" && address.parse::<std::net::IpAddr>().is_err() {
-                let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-                errors.push(FieldError::invalid("spec.clusterIPs[0]", address.as_str(), detail));
-            }
-            address
-        }
-        None => free_address(taken, choice).unwrap_or_else(|| {
-            let detail = "failed to allocate a serviceIP: range is full";
-            errors.push(FieldError::invalid("spec.clusterIPs", json!([]), detail));
-            String::new()
-        }),
-    };
-    spec["clusterIP"] = address.as_str().into();
-    spec["clusterIPs"] = json!([address]);
-    errors
-}
-
-fn free_address(taken: &Taken, choice: Choice<'_>) -> Option<String> {
-    let Choice::Free(random) = choice else { return Some(NETWORK.to_string()) };
-    let hosts = HOSTS.map(|host| Ipv4Addr::new(10, 0, 0, host).to_string());
-    let free: Vec<String> = hosts.filter(|address| !taken.addresses.contains(address)).collect();
-    pick(&free, random).cloned()
-}
-
-fn free_port(taken: &Taken, own: &BTreeSet<i64>, choice: Choice<'_>) -> Option<i64> {
-    let Choice::Free(random) = choice else { return Some(own.last().unwrap_or(&DUMMY_PORT) + 1) };
-    let free: Vec<i64> = NODE_PORTS.filter(|port| !taken.ports.contains(port) && !own.contains(port)).collect();
-    pick(&free, random).copied()
-}
-
-fn set_node_ports(service: &mut Value, taken: &mut Taken, choice: Choice<'_>) -> FieldErrors {
-    let mut errors = FieldErrors::new();
-    let spec = &mut service["spec"];
-    let wants = match spec["type"].as_str() {
-        Some("NodePort") => true,
-        Some("LoadBalancer") => spec["allocateLoadBalancerNodePorts"] != false,
-        _ => false,
-    };
-    let external = matches!(spec["type"].as_str(), Some("NodePort" | "LoadBalancer"));
-    let mut own = BTreeSet::new();
-    for (place, port) in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten().enumerate() {
-        let said = port["nodePort"].as_i64().unwrap_or(0);
-        let field = format!("spec.ports[{place}].nodePort");
-        if said != 0 && !external {
-            let detail = "may not be used when `type` is 'ClusterIP'";
-            errors.push(FieldError::forbidden(field, detail));
-        } else if said != 0 && !NODE_PORTS.contains(&said) {
-            let detail = format!(
-                "provided port is not in the valid range. The range of valid ports is {}-{}",
-                NODE_PORTS.start(),
-                NODE_PORTS.end()
-            );
-            errors.push(FieldError::invalid(field, said, detail));
-        } else if said != 0 && taken.ports.contains(&said) {
-            errors.push(FieldError::invalid(field, said, "provided port is already allocated"));
-        } else if said != 0 {
-            own.insert(said);
-        } else if wants && let Some(number) = free_port(taken, &own, choice) {
-            port["nodePort"] = number.into();
-            own.insert(number);
-        }
-    }
-    taken.ports.extend(own);
-    errors
-}
-
-fn pick<'a, T>(all: &'a [T], random: &Random) -> Option<&'a T> {
-    let place = random.below(u64::try_from(all.len()).ok()?.max(1));
-    all.get(usize::try_from(place).ok()?)
+fn pick<T>(all: &mut Vec<T>, random: &Random) -> Option<T> {
+    let count = u64::try_from(all.len()).ok().filter(|count| *count > 0)?;
+    Some(all.swap_remove(usize::try_from(random.below(count)).ok()?))
 }

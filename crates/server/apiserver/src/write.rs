@@ -30,7 +30,7 @@ use crate::owners::{self, Stage};
 use crate::parts;
 use crate::rules;
 use crate::scale;
-use crate::services::SERVICES;
+use crate::services::{SERVICES, Unable};
 use crate::target::{Part, Query, Target};
 
 /// Tries for a name that `generateName` made.
@@ -83,6 +83,7 @@ impl Server {
             let guards = self.check_parents(target, &new.value)?;
             let name = meta::text(&new.value, "name").to_owned();
             let review = Review::of(Operation::Create, target, &name, None, query.dry_run);
+            self.name_class(target, &mut new.value, true)?;
             self.mutate_booked(target, &review, &mut new).await?;
             new.warnings.extend(owners::deduplicate(&mut new.value, Stage::Admitted));
             // After the hooks: they may write services themselves.
@@ -148,13 +149,9 @@ impl Server {
         if let Some(builtin) = version.builtin {
             builtin.prepare(object, None);
         }
+        self.give(target, query, object, None)?;
         let mut errors = rules::check(target, object);
         errors.extend(books::check(&new.managed));
-        let mut found = FieldErrors::new();
-        // A service that comes through its status gets no address.
-        if target.resource.id == *SERVICES && target.part == Part::Whole {
-            found = self.allocate(object, None, query.dry_run);
-        }
         match version.builtin {
             Some(builtin) => errors.extend(builtin.check(object, None)),
             None => {
@@ -164,10 +161,6 @@ impl Server {
             }
         }
         errors.extend(scale::check(target, object));
-        // What is wrong in itself is told before what others have.
-        if errors.is_empty() {
-            errors = found;
-        }
         refuse_invalid(target, object, &errors)?;
         if target.resource.id == kinds::definitions() {
             self.establish(object, None, &mut new.managed);
@@ -248,6 +241,7 @@ impl Server {
         let name = target.name.as_deref().unwrap_or_default();
         let shown = self.shown_to_hooks(old, live.managed);
         let review = Review::of(Operation::Update, target, name, Some(&shown), query.dry_run);
+        self.name_class(target, &mut sent.value, false)?;
         self.mutate_booked(target, &review, &mut sent).await?;
         sent.warnings.extend(owners::deduplicate(&mut sent.value, Stage::Admitted));
         if sent.value == *old {
@@ -269,19 +263,15 @@ impl Server {
             builtin.prepare(&mut object, Some(old));
         }
         keep_namespace_finalizers(target, &mut object, old);
-        let mut found = FieldErrors::new();
-        if target.resource.id == *SERVICES && target.part == Part::Whole {
-            found = self.allocate(&mut object, Some(old), query.dry_run);
-        }
+        self.give(target, query, &mut object, Some(old)).map_err(|status| status.warning(&warnings))?;
         generation::bump(target, &mut object, old, is_hollow);
         let mut errors = rules::check_update(target, &object, old, &sent);
         errors.extend(rules::check(target, &object));
         errors.extend(books::check(&managed));
         warnings.extend(check_content(target, &object, old, &mut errors));
-        if errors.is_empty() {
-            errors = found;
-        }
-        refuse_invalid(target, &object, &errors).map_err(|status| status.warning(&warnings))?;
+        refuse_invalid(target, &object, &errors)
+            .and_then(|()| self.check_growth(target, &object, old))
+            .map_err(|status| status.warning(&warnings))?;
         warnings.extend(advice(target, &object, Some(old)));
         if target.resource.id == kinds::definitions() && target.part != Part::Status {
             self.establish(&mut object, Some(old), &mut managed);
@@ -309,6 +299,18 @@ impl Server {
                 object
             }
         }
+    }
+
+    /// Gives a service its addresses: what cannot be had is told before what is wrong. One that comes through its status
+    /// gets none.
+    fn give(&self, target: &Target, query: &Query, object: &mut Value, old: Option<&Value>) -> Result<(), Status> {
+        if target.resource.id != *SERVICES || target.part != Part::Whole {
+            return Ok(());
+        }
+        self.allocate(object, old, query.dry_run).or_else(|unable| match unable {
+            Unable::Invalid(errors) => refuse_invalid(target, object, &errors),
+            Unable::Failed(status) => Err(status),
+        })
     }
 
     /// Nobody else gives services their addresses meanwhile.
@@ -398,7 +400,8 @@ fn check_content(target: &Target, object: &Value, old: &Value, errors: &mut Fiel
     let version = target.version();
     let warnings = match version.builtin {
         Some(builtin) => {
-            errors.extend(builtin.check(object, Some(old)));
+            let own = parts::check(target.part, object, old);
+            errors.extend(own.unwrap_or_else(|| builtin.check(object, Some(old))));
             Vec::new()
         }
         None => {
@@ -411,7 +414,6 @@ fn check_content(target: &Target, object: &Value, old: &Value, errors: &mut Fiel
         }
     };
     errors.extend(scale::check(target, object));
-    errors.extend(parts::check(target.part, object, old));
     warnings
 }
 

@@ -159,6 +159,13 @@ pub(super) fn check_priority_class(object: &Value, old: Option<&Value>) -> Field
         return judge.errors;
     }
     let (name, value) = (text(&object["metadata"]["name"]), object["value"].as_i64().unwrap_or(0));
+    let is_known = matches!(
+        (name, value, object["globalDefault"] == true),
+        ("system-node-critical", 2_000_001_000, false) | ("system-cluster-critical", 2_000_000_000, false)
+    );
+    if is_known {
+        return judge.errors;
+    }
     if name.starts_with("system-") {
         let detail = "priority class names with 'system-' prefix are reserved for system use only. error: system- is not allowed";
         judge.forbidden("metadata.name", detail);

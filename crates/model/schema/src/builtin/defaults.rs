@@ -52,6 +52,7 @@ const CONSTANTS: &[(&str, &str, &str)] = &[
     ("batch.v1.CronJobSpec", "successfulJobsHistoryLimit", "3"),
     ("batch.v1.CronJobSpec", "suspend", "false"),
     ("batch.v1.PodFailurePolicyOnPodConditionsPattern", "status", "\"True\""),
+    ("core.v1.AzureDiskVolumeSource", "readOnly", "false"),
     ("core.v1.ConfigMapVolumeSource", "defaultMode", "420"),
     ("core.v1.Container", "terminationMessagePath", "\"/dev/termination-log\""),
     ("core.v1.Container", "terminationMessagePolicy", "\"File\""),

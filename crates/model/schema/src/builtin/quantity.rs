@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 const NANO: i128 = 1_000_000_000;
+const MILLI: i128 = 1_000_000;
 /// What is counted with; more is written, but not compared.
 const MOST: i128 = i64::MAX as i128 * NANO;
 const PATTERN: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
@@ -25,6 +26,8 @@ struct Quantity {
     form: Form,
     /// What has no room in that: its digits, and the power of ten they are multiplied with.
     large: Option<(String, i64)>,
+    /// Whether it is written as it was read.
+    is_kept: bool,
 }
 
 /// Why a value is no amount, in the words of the real server.
@@ -34,12 +37,39 @@ pub(crate) fn fault(value: &Value) -> Option<String> {
 
 /// An amount as the real server writes it; `None` if it is none.
 pub(crate) fn canonical(value: &Value) -> Option<String> {
-    read(value)?.ok().map(|quantity| quantity.written())
+    match (read(value)?.ok()?, value) {
+        (Quantity { is_kept: true, .. }, Value::String(text)) => Some(text.trim().to_owned()),
+        (quantity, _) => Some(quantity.written()),
+    }
+}
+
+/// An amount of a resource as the real server writes it: there are no finer parts than thousandths.
+pub(crate) fn rounded(value: &Value) -> Option<String> {
+    let mut quantity = read(value)?.ok()?;
+    let rest = quantity.nanos % MILLI;
+    if rest == 0 || quantity.large.is_some() {
+        return canonical(value);
+    }
+    quantity.nanos += rest.signum() * MILLI - rest;
+    Some(quantity.written())
+}
+
+/// Two amounts together, written as the first of them.
+pub(crate) fn sum(one: &Value, other: &Value) -> Value {
+    match (read(one), read(other)) {
+        (Some(Ok(mut one)), Some(Ok(other))) => {
+            if one.nanos == 0 {
+                one.form = other.form;
+            }
+            one.nanos = (one.nanos + other.nanos).min(MOST);
+            one.written().into()
+        }
+        _ => one.clone(),
+    }
 }
 
 /// The amount in thousandths, rounded up.
 pub(crate) fn millis(value: &Value) -> Option<i128> {
-    const MILLI: i128 = 1_000_000;
     read(value)?
         .ok()
         .map(|quantity| quantity.nanos.div_euclid(MILLI) + i128::from(quantity.nanos.rem_euclid(MILLI) > 0))
@@ -47,7 +77,7 @@ pub(crate) fn millis(value: &Value) -> Option<i128> {
 
 fn read(value: &Value) -> Option<Result<Quantity, String>> {
     match value {
-        Value::String(text) => Some(Quantity::parse(text)),
+        Value::String(text) => Some(Quantity::parse(text.trim())),
         Value::Number(number) => Some(Quantity::parse(&number.to_string())),
         _ => None,
     }
@@ -74,7 +104,8 @@ impl Quantity {
         // Only what is written in powers of 1024 is cut off.
         let is_large = form != Form::Binary && nanos == MOST;
         let large = is_large.then(|| digits_of(whole, fraction, power));
-        Ok(Self { nanos: if negative { -nanos } else { nanos }, form, large })
+        let is_kept = text == "0" || is_kept(whole, fraction, (power, bits, form));
+        Ok(Self { nanos: if negative { -nanos } else { nanos }, form, large, is_kept })
     }
 
     /// A number of any size: with the greatest suffix, or the greatest power of 1000, that leaves a whole number.
@@ -121,6 +152,22 @@ impl Quantity {
         }
         self.nanos.to_string()
     }
+}
+
+/// Whether the real server takes a number for well written, whatever its sign and its suffix look like.
+fn is_kept(whole: &str, fraction: &str, (power, bits, form): (i32, u32, Form)) -> bool {
+    let whole = match whole.trim_start_matches('0') {
+        "" => "0",
+        digits => digits,
+    };
+    if form == Form::Binary {
+        let digits = bits * 3 / 10 + 1;
+        let fits = fraction.is_empty() && u32::try_from(whole.len()).is_ok_and(|length| length + digits <= 15);
+        return fits && whole.parse::<i64>().is_ok_and(|number| number & 7 != 0);
+    }
+    let places = i32::try_from(fraction.len()).unwrap_or(i32::MAX);
+    let (digits, scale) = (format!("{whole}{fraction}"), power.saturating_sub(places));
+    digits.len() <= 18 && scale >= -9 && scale % 3 == 0 && !digits.ends_with("000") && !digits.starts_with('0')
 }
 
 /// What a suffix multiplies with: a power of ten and one of two.
@@ -198,9 +245,22 @@ mod tests {
             (json!("1e400"), "10e399"),
             (json!("1.5E400"), "15e399"),
             (json!("99Ei"), "9223372036854775807"),
+            (json!("1E3"), "1E3"),
+            (json!("+1"), "+1"),
+            (json!("1."), "1."),
+            (json!("1.005"), "1.005"),
+            (json!(".5"), "500m"),
+            (json!("+0.5"), "500m"),
+            (json!(" 1 "), "1"),
         ] {
             assert_eq!(canonical(&read).as_deref(), Some(written), "{read}");
         }
+        for (read, written) in
+            [("1.0001", "1001m"), ("1n", "1m"), ("-1500u", "-2m"), ("1E3", "1E3"), ("1.5Gi", "1536Mi")]
+        {
+            assert_eq!(rounded(&json!(read)).as_deref(), Some(written), "{read}");
+        }
+        assert_eq!(sum(&json!("1Gi"), &json!("512Mi")), json!("1536Mi"));
         assert_eq!(fault(&json!("x")).as_deref(), Some(PATTERN));
         assert_eq!(fault(&json!("1x")).as_deref(), Some(PATTERN));
         assert_eq!(fault(&json!("1mm")).as_deref(), Some("unable to parse quantity's suffix"));

@@ -1,5 +1,7 @@
 //! Volumes and claims of them.
 
+pub(super) mod claim;
+
 use concert_api::{Fault, FieldError, FieldErrors, meta};
 use serde_json::{Value, json};
 
@@ -19,6 +21,7 @@ fn protect(object: &mut Value, finalizer: &str) {
 }
 
 pub(super) fn prepare_claim(object: &mut Value, old: Option<&Value>) {
+    claim::agree(&mut object["spec"], old.map(|old| &old["spec"]));
     if old.is_none() && object.is_object() {
         protect(object, "kubernetes.io/pvc-protection");
         object["status"] = json!({"phase": "Pending"});
@@ -30,50 +33,6 @@ pub(super) fn prepare_volume(object: &mut Value, old: Option<&Value>) {
         protect(object, "kubernetes.io/pv-protection");
         let now = object["metadata"]["creationTimestamp"].clone();
         object["status"] = json!({"phase": "Pending", "lastPhaseTransitionTime": now});
-    }
-}
-
-pub(super) fn check_claim(object: &Value, old: Option<&Value>) -> FieldErrors {
-    let mut judge = Judge::default();
-    check_claim_spec(&object["spec"], "spec", &mut judge);
-    if let Some(old) = old {
-        let (mut new, mut before) = (object["spec"].clone(), old["spec"].clone());
-        // Only what is bound can grow.
-        if object["status"]["phase"] == "Bound" {
-            for spec in [&mut new, &mut before] {
-                if let Some(requests) = spec.pointer_mut("/resources/requests").and_then(Value::as_object_mut) {
-                    requests.remove("storage");
-                }
-                spec.as_object_mut().and_then(|spec| spec.remove("volumeAttributesClassName"));
-            }
-        }
-        let bound_now = old["spec"]["volumeName"].is_null();
-        if bound_now && let Some(new) = new.as_object_mut() {
-            new.remove("volumeName");
-        }
-        if new != before {
-            let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
-            judge.forbidden("spec", detail);
-        }
-    }
-    judge.errors
-}
-
-fn check_claim_spec(spec: &Value, path: &str, judge: &mut Judge) {
-    check_modes(&spec["accessModes"], &format!("{path}.accessModes"), judge);
-    if spec["resources"]["requests"]["storage"].is_null() {
-        judge.required(format!("{path}.resources[storage]"), "");
-    }
-}
-
-fn check_modes(modes: &Value, path: &str, judge: &mut Judge) {
-    if modes.as_array().is_none_or(Vec::is_empty) {
-        judge.required(path, "at least 1 access mode is required");
-    }
-    for (_, mode) in items(modes, path) {
-        if !MODES.contains(&text(mode)) {
-            judge.not_supported(text(mode), &MODES, path);
-        }
     }
 }
 

@@ -1,5 +1,8 @@
 //! What makes pods: deployments, sets, jobs.
 
+pub(super) mod cron;
+pub(super) mod job;
+
 use concert_api::{Fault, FieldError, FieldErrors};
 use serde_json::{Value, json};
 
@@ -26,6 +29,11 @@ fn check_running(object: &Value, kind: &str, judge: &mut Judge) {
     }
     check_template(&spec["template"], "spec.template", judge);
     check_always(&spec["template"], judge);
+    if !spec["template"]["spec"]["activeDeadlineSeconds"].is_null() {
+        let owner = if kind == "statefulset" { "StatefulSet" } else { "ReplicaSet" };
+        let detail = format!("activeDeadlineSeconds in {owner} is not Supported");
+        judge.forbidden("spec.template.spec.activeDeadlineSeconds", detail);
+    }
 }
 
 fn check_always(template: &Value, judge: &mut Judge) {
@@ -57,8 +65,27 @@ fn check_strategy(strategy: &Value, judge: &mut Judge) {
             let detail = "may not be specified when strategy `type` is 'Recreate'";
             judge.forbidden("spec.strategy.rollingUpdate", detail);
         }
-        "Recreate" | "RollingUpdate" => {}
+        "Recreate" => {}
+        "RollingUpdate" => check_pace(&strategy["rollingUpdate"], judge),
         other => judge.not_supported(other, &["Recreate", "RollingUpdate"], "spec.strategy.type"),
+    }
+}
+
+/// How many pods of a deployment may lack, and how many may be too many, while it rolls: not none of both.
+fn check_pace(update: &Value, judge: &mut Judge) {
+    const FIELD: &str = "spec.strategy.rollingUpdate";
+    let (fewer, more) = (&update["maxUnavailable"], &update["maxSurge"]);
+    judge.share(fewer, &format!("{FIELD}.maxUnavailable"));
+    judge.share(more, &format!("{FIELD}.maxSurge"));
+    let count = |share: &Value| match share {
+        Value::String(text) => text.strip_suffix('%').unwrap_or(text).parse::<i64>().unwrap_or(0).max(0),
+        other => other.as_i64().unwrap_or(0),
+    };
+    if count(fewer) == 0 && count(more) == 0 {
+        judge.invalid(format!("{FIELD}.maxUnavailable"), fewer.clone(), "may not be 0 when `maxSurge` is 0");
+    }
+    if percent(fewer).is_some_and(|percent| percent > 100) {
+        judge.invalid(format!("{FIELD}.maxUnavailable"), fewer.clone(), "must not be greater than 100%");
     }
 }
 
@@ -224,92 +251,6 @@ fn percent(value: &Value) -> Option<i64> {
     value.as_str()?.strip_suffix('%')?.parse().ok()
 }
 
-/// A job selects its pods by its own uid, unless it is told how.
-pub(super) fn prepare_job(object: &mut Value, old: Option<&Value>) {
-    const UID: &str = "batch.kubernetes.io/controller-uid";
-    if old.is_some() || object["spec"]["manualSelector"] == true {
-        return;
-    }
-    let (name, uid) = (object["metadata"]["name"].clone(), object["metadata"]["uid"].clone());
-    let own = &object["metadata"]["labels"];
-    // Labels that were taken from the template are the same map in Go, and stay so.
-    let shared = own.is_object() && *own == object["spec"]["template"]["metadata"]["labels"];
-    let Some(labels) = within(object, &["spec", "template", "metadata", "labels"]) else { return };
-    for (label, value) in
-        [("job-name", &name), ("batch.kubernetes.io/job-name", &name), ("controller-uid", &uid), (UID, &uid)]
-    {
-        labels.entry(label).or_insert_with(|| value.clone());
-    }
-    let labels = labels.clone();
-    if let Some(selected) = within(object, &["spec", "selector", "matchLabels"]) {
-        selected.entry(UID).or_insert(uid);
-    }
-    if let Some(metadata) = within(object, &["metadata"]).filter(|_| shared) {
-        metadata.insert("labels".to_owned(), labels.into());
-    }
-}
-
-pub(super) fn check_job(object: &Value, old: Option<&Value>) -> FieldErrors {
-    let mut judge = Judge::default();
-    let spec = &object["spec"];
-    check_job_spec(spec, "spec", &mut judge);
-    if old.is_none() && spec["selector"].is_object() && !selects(&spec["selector"], &labels(&spec["template"])) {
-        judge.invalid("spec.template.metadata.labels", labels(&spec["template"]), MISMATCH);
-    }
-    if let Some(old) = old {
-        for field in ["completions", "selector"] {
-            judge.fixed(&spec[field], &old["spec"][field], &format!("spec.{field}"));
-        }
-        let suspended = old["spec"]["suspend"] == true;
-        if !suspended {
-            judge.fixed(&spec["template"], &old["spec"]["template"], "spec.template");
-        }
-        judge.fixed(&spec["completionMode"], &old["spec"]["completionMode"], "spec.completionMode");
-    }
-    judge.errors
-}
-
-fn check_job_spec(spec: &Value, path: &str, judge: &mut Judge) {
-    let numbers = ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"];
-    judge.not_negative(spec, &numbers, path);
-    let mode = text(&spec["completionMode"]);
-    if !matches!(mode, "NonIndexed" | "Indexed" | "") {
-        judge.not_supported(mode, &["NonIndexed", "Indexed"], &format!("{path}.completionMode"));
-    }
-    if mode == "Indexed" && spec["completions"].is_null() {
-        judge.required(format!("{path}.completions"), "when completion mode is Indexed");
-    }
-    check_template(&spec["template"], &format!("{path}.template"), judge);
-    let policy = text(&spec["template"]["spec"]["restartPolicy"]);
-    if !matches!(policy, "OnFailure" | "Never") {
-        let field = format!("{path}.template.spec.restartPolicy");
-        if policy == "Always" {
-            judge.required(field, "valid values: \"OnFailure\", \"Never\"");
-        } else {
-            judge.not_supported(policy, &["OnFailure", "Never"], &field);
-        }
-    }
-}
-
-pub(super) fn check_cron_job(object: &Value, _old: Option<&Value>) -> FieldErrors {
-    let mut judge = Judge::default();
-    let spec = &object["spec"];
-    if judge.text(&spec["schedule"], "spec.schedule") {
-        let schedule = text(&spec["schedule"]);
-        let fields = schedule.split_whitespace().count();
-        if fields != 5 && !schedule.starts_with('@') {
-            let shown: Vec<&str> = schedule.split_whitespace().collect();
-            let detail = format!("expected exactly 5 fields, found {fields}: [{}]", shown.join(" "));
-            judge.invalid("spec.schedule", schedule, detail);
-        }
-    }
-    judge.not_negative(spec, &["startingDeadlineSeconds"], "spec");
-    judge.one_of(&spec["concurrencyPolicy"], &["Allow", "Forbid", "Replace"], "spec.concurrencyPolicy");
-    check_job_spec(&spec["jobTemplate"]["spec"], "spec.jobTemplate.spec", &mut judge);
-    judge.not_negative(spec, &["successfulJobsHistoryLimit", "failedJobsHistoryLimit"], "spec");
-    judge.errors
-}
-
 pub(super) fn check_disruption_budget(object: &Value, _old: Option<&Value>) -> FieldErrors {
     let mut judge = Judge::default();
     let spec = &object["spec"];
@@ -319,31 +260,5 @@ pub(super) fn check_disruption_budget(object: &Value, _old: Option<&Value>) -> F
     }
     judge.not_negative(spec, &["minAvailable", "maxUnavailable"], "spec");
     judge.selector(&spec["selector"], "spec.selector");
-    judge.errors
-}
-
-pub(super) fn check_autoscaler(object: &Value, _old: Option<&Value>) -> FieldErrors {
-    let mut judge = Judge::default();
-    let spec = &object["spec"];
-    let (least, most) = (spec["minReplicas"].as_i64(), spec["maxReplicas"].as_i64().unwrap_or(0));
-    if let Some(least) = least.filter(|least| *least < 1) {
-        judge.invalid("spec.minReplicas", least, "must be greater than or equal to 1");
-    }
-    match most {
-        0 => judge.required("spec.maxReplicas", ""),
-        ..0 => judge.invalid("spec.maxReplicas", most, "must be greater than or equal to 1"),
-        1.. => {}
-    }
-    if least.is_some_and(|least| most < least) {
-        judge.invalid("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`");
-    }
-    let target = &spec["scaleTargetRef"];
-    for field in ["kind", "name"] {
-        judge.text(&target[field], &format!("spec.scaleTargetRef.{field}"));
-    }
-    let version = text(&target["apiVersion"]);
-    if !version.contains('/') {
-        judge.invalid("spec.scaleTargetRef.apiVersion", version, "apiVersion must specify API group");
-    }
     judge.errors
 }

@@ -149,6 +149,9 @@ fn visit(schema: &Schema, value: &mut Value, stage: Stage, room: &mut Room) -> O
             for (name, member) in members.iter_mut() {
                 if let Some(child) = schema.member(name) {
                     visit(child, member, stage, room)?;
+                    if node.structure().is_none() {
+                        round(child, member);
+                    }
                 }
             }
             if let Some(structure) = node.structure() {
@@ -171,6 +174,15 @@ fn visit(schema: &Schema, value: &mut Value, stage: Stage, room: &mut Room) -> O
         _ => {}
     }
     Some(())
+}
+
+/// Of the resources in a map there are no finer parts than thousandths.
+fn round(schema: &Schema, value: &mut Value) {
+    if schema.node().go_type() == "resource.Quantity"
+        && let Some(rounded) = quantity::rounded(value)
+    {
+        *value = rounded.into();
+    }
 }
 
 /// What Go writes of a struct in which nothing is set.

@@ -4,8 +4,8 @@ use concert_api::FieldErrors;
 
 use super::{Counted, Habits};
 use crate::builtin::{
-    NameRule, autoscaler, cells, cluster, config_map, event, lease, namespace, network, pod, rbac, secret, volume,
-    webhook, workload,
+    NameRule, autoscaler, cells, cluster, config_map, event, lease, namespace, network, pod, rbac, scaling, secret,
+    volume, webhook, workload,
 };
 use crate::crd;
 
@@ -99,7 +99,7 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
         "PersistentVolumeClaim",
         Habits {
             prepare: volume::prepare_claim,
-            check: volume::check_claim,
+            check: volume::claim::check,
             cells: Some(cells::storage::claim),
             ..RETURNED
         },
@@ -132,7 +132,8 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
         "",
         "Service",
         Habits {
-            check: network::check_service,
+            name_rule: NameRule::Label,
+            check: network::service::check,
             cells: Some(cells::network::service),
             returned: true,
             create_on_update: true,
@@ -232,20 +233,15 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
     (
         "autoscaling",
         "HorizontalPodAutoscaler",
-        Habits {
-            read: autoscaler::read,
-            check: workload::check_autoscaler,
-            cells: Some(cells::workload::autoscaler),
-            ..COUNTED
-        },
+        Habits { read: autoscaler::read, check: scaling::check, cells: Some(cells::workload::autoscaler), ..COUNTED },
     ),
-    ("batch", "CronJob", Habits { check: workload::check_cron_job, cells: Some(cells::workload::cron_job), ..COUNTED }),
+    ("batch", "CronJob", Habits { check: workload::cron::check, cells: Some(cells::workload::cron_job), ..COUNTED }),
     (
         "batch",
         "Job",
         Habits {
-            prepare: workload::prepare_job,
-            check: workload::check_job,
+            prepare: workload::job::prepare,
+            check: workload::job::check,
             cells: Some(cells::workload::job),
             ..COUNTED
         },

@@ -6,6 +6,7 @@ use concert_api::{Fault, FieldError, names};
 use serde_json::Value;
 
 use super::check_template_metadata;
+use super::whole::check_whole;
 use crate::builtin::judge::{Judge, items, port_name_faults, text};
 use crate::builtin::quantity;
 
@@ -50,6 +51,10 @@ const SOURCES: [&str; 30] = [
 pub(in crate::builtin) fn check_template(template: &Value, path: &str, judge: &mut Judge) {
     check_template_metadata(template, path, judge);
     check_spec(&template["spec"], &format!("{path}.spec"), judge);
+    if template["spec"]["ephemeralContainers"].as_array().is_some_and(|list| !list.is_empty()) {
+        let field = format!("{path}.spec.ephemeralContainers");
+        judge.forbidden(field, "ephemeral containers not allowed in pod template");
+    }
 }
 
 pub(in crate::builtin) fn check_spec(spec: &Value, path: &str, judge: &mut Judge) {
@@ -91,6 +96,9 @@ pub(in crate::builtin) fn check_spec(spec: &Value, path: &str, judge: &mut Judge
     }
     check_tolerations(&spec["tolerations"], &format!("{path}.tolerations"), judge);
     check_aliases(&spec["hostAliases"], &format!("{path}.hostAliases"), judge);
+    check_resources(&spec["resources"], &format!("{path}.resources"), judge);
+    check_whole(spec, path, judge);
+    check_gates(&spec["schedulingGates"], &format!("{path}.schedulingGates"), judge);
     for field in ["priorityClassName", "runtimeClassName"] {
         check_name(spec, field, names::subdomain_faults, path, judge);
     }
@@ -112,6 +120,20 @@ fn check_aliases(aliases: &Value, path: &str, judge: &mut Judge) {
             for fault in names::subdomain_faults(text(name)) {
                 judge.invalid(&field, text(name), fault);
             }
+        }
+    }
+}
+
+/// What a pod waits for before it is given a node.
+fn check_gates(gates: &Value, path: &str, judge: &mut Judge) {
+    let mut known = BTreeSet::new();
+    for (place, gate) in items(gates, path) {
+        let name = text(&gate["name"]);
+        for fault in names::qualified_faults(name) {
+            judge.invalid(&place, name, fault);
+        }
+        if !known.insert(name) {
+            judge.duplicate(place, name);
         }
     }
 }
