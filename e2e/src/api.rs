@@ -14,7 +14,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
 use serde_json::Value;
 
-use crate::Kubectl;
+use crate::{Kubectl, wire};
 
 /// How long an answer may take. A server that was killed closes the connection at once.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -79,7 +79,9 @@ pub struct Change {
 /// A stream of changes.
 pub struct Watch {
     connection: Connection,
-    /// What was read and is not a whole line yet.
+    /// Whether events are frames of protobuf, and no lines.
+    framed: bool,
+    /// What was read and is not a whole line or frame yet.
     rest: Vec<u8>,
 }
 
@@ -159,7 +161,9 @@ impl Api {
         let head = connection.head()?;
         if head.code == 200 && head.chunked {
             let response = Response { code: head.code, headers: head.headers, body: Vec::new() };
-            return Ok((response, Some(Watch { connection, rest: Vec::new() })));
+            let media = response.headers.iter().find(|(name, _)| name == "content-type");
+            let framed = media.is_some_and(|(_, media)| media.contains("protobuf"));
+            return Ok((response, Some(Watch { connection, framed, rest: Vec::new() })));
         }
         let body = connection.bytes(&head)?;
         Ok((Response { code: head.code, headers: head.headers, body }, None))
@@ -286,9 +290,12 @@ fn json(bytes: &[u8]) -> Value {
 }
 
 impl Response {
-    /// The body as JSON, also where it is YAML, or as text if it is neither.
+    /// The body as JSON, also where it is YAML or protobuf, or as text if it is none of them.
     #[must_use]
     pub fn json(&self) -> Value {
+        if let Some(body) = wire::shown(&self.body) {
+            return body;
+        }
         let text = String::from_utf8_lossy(&self.body);
         let yaml = self.headers.iter().any(|header| *header == ("content-type".into(), "application/yaml".into()));
         yaml.then(|| serde_saphyr::from_str(&text).ok()).flatten().unwrap_or_else(|| json(&self.body))
@@ -311,7 +318,16 @@ impl Watch {
     /// When it was cut.
     pub fn next_change(&mut self) -> Result<Option<Change>> {
         loop {
-            if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
+            if self.framed
+                && let Some(frame) = self.frame()
+            {
+                let (kind, object) =
+                    wire::event(&frame).ok_or_else(|| Error::other(format!("no event: {frame:02x?}")))?;
+                return Ok(Some(Change { kind, object }));
+            }
+            if !self.framed
+                && let Some(end) = self.rest.iter().position(|byte| *byte == b'\n')
+            {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
                 let mut event: Value = serde_json::from_slice(&line)?;
                 let kind = text_of(&event["type"]).to_owned();
@@ -322,6 +338,14 @@ impl Watch {
                 None => return Ok(None),
             }
         }
+    }
+}
+
+impl Watch {
+    /// The next frame, if all of it is there: its length stands before it.
+    fn frame(&mut self) -> Option<Vec<u8>> {
+        let length = u32::from_be_bytes(*self.rest.first_chunk()?) as usize;
+        (self.rest.len() >= length + 4).then(|| self.rest.drain(..length + 4).skip(4).collect())
     }
 }
 

@@ -54,6 +54,7 @@ mod process;
 mod reaper;
 mod scratch;
 pub mod session;
+pub mod wire;
 
 pub use actor::{Actor, Reconciler, definitions};
 pub use api::{Answer, Api, Change, Connection, Request, Response, Watch};
