@@ -33,14 +33,14 @@ impl Server {
             _ => return Ok(()),
         };
         let is_said = !object["spec"][field].is_null() || meta::annotation(object, old).is_some();
-        if !is_said && let Some(class) = self.marked(classes, marks) {
+        if !is_said && let Some(class) = self.default_class(classes, marks) {
             object["spec"][field] = class.into();
         }
         Ok(())
     }
 
     /// The newest of the classes that are marked.
-    fn marked(&self, classes: [&str; 2], marks: &[&str]) -> Option<String> {
+    fn default_class(&self, classes: [&str; 2], marks: &[&str]) -> Option<String> {
         let classes = self.all(classes);
         let is_marked =
             |class: &&Value| marks.iter().any(|mark| meta::annotation(class, mark).is_some_and(|said| said == "true"));
@@ -110,8 +110,8 @@ impl Server {
     }
 
     fn all(&self, [group, resource]: [&str; 2]) -> Vec<Value> {
-        let snapshot = self.store().snapshot();
-        let entries = snapshot.range(&GroupResource::new(group, resource), None, None);
+        let (snapshot, resource) = (self.store().snapshot(), GroupResource::new(group, resource));
+        let entries = snapshot.range(&resource, None, None);
         entries.filter_map(|(_, entry)| serde_json::from_slice(&entry.bytes).ok()).collect()
     }
 }
