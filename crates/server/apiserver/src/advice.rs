@@ -22,7 +22,7 @@ pub(crate) fn advice(target: &Target, object: &Value, old: Option<&Value>) -> Ve
     if target.resource.id == *SERVICES && (target.part == Part::Whole || old.is_none()) {
         advice.extend(service_advice(&object["spec"]).into_iter().map(str::to_owned));
     }
-    if let (Some(builtin), Part::Whole) = (target.version().builtin, target.part) {
+    if let (Some(builtin), Part::Whole | Part::Scale) = (target.version().builtin, target.part) {
         advice.extend(pods::advice(&builtin.gvk.group, &builtin.gvk.kind, object, old));
     }
     if object["addressType"] == "FQDN" && target.resource.kind == "EndpointSlice" && !target.resource.is_custom() {

@@ -1,9 +1,11 @@
 //! From a schema as written to a compiled one.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock};
 
 use concert_cel::Pattern;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::format::Format;
 use super::number::Bounds;
@@ -34,21 +36,57 @@ const LIMITING: [&str; 18] = [
     "not",
 ];
 
+/// What a schema says for its readers, and no value is judged by.
+const WORDS: [&str; 3] = ["description", "title", "example"];
+
+/// How deep a small schema nests: a list of maps of values.
+const SMALL: usize = 2;
+
 /// Where named schemas are found that others refer to; those of custom resources refer to none.
 #[derive(Default)]
 pub(crate) struct Definitions {
     find: Option<fn(&str) -> Option<Schema>>,
+    /// The small schemas of this compilation, by all that they say. A definition says the same many times (a port, a set
+    /// of names, a text of at most so many letters), and one node can stand for all of them.
+    small: RefCell<HashMap<String, Schema>>,
 }
 
 impl Definitions {
     fn get(&self, name: &str) -> Option<Schema> {
         self.find.and_then(|find| find(name))
     }
+
+    /// The schema of this source, compiled once if it is a small one.
+    fn shared(&self, source: &Value) -> Schema {
+        let Some(said) = small(source, SMALL) else { return Schema::from_node(node(source, self)) };
+        let said = Value::Object(said).to_string();
+        if let Some(known) = self.small.borrow().get(&said) {
+            return known.clone();
+        }
+        let schema = Schema::from_node(node(source, self));
+        self.small.borrow_mut().insert(said, schema.clone());
+        schema
+    }
+}
+
+/// What a schema says without its words, if it is one of a value, or of a list or map of values: so deep at most.
+fn small(source: &Value, depth: usize) -> Option<Map<String, Value>> {
+    let mut said = Map::new();
+    for (name, value) in source.as_object()? {
+        let value = match name.as_str() {
+            "properties" | "allOf" | "anyOf" | "oneOf" | "not" => return None,
+            "items" | "additionalProperties" if value.is_object() => small(value, depth.checked_sub(1)?)?.into(),
+            name if WORDS.contains(&name) => continue,
+            _ => value.clone(),
+        };
+        said.insert(name.clone(), value);
+    }
+    Some(said)
 }
 
 /// Compiles a definition of the built-in kinds.
 pub(super) fn definition(name: &'static str) -> Node {
-    let definitions = Definitions { find: Some(builtin::definition) };
+    let definitions = Definitions { find: Some(builtin::definition), ..Definitions::default() };
     let source = render::definition(name, View::Schema).unwrap_or_default();
     let mut node = node(&source, &definitions);
     node.go.get_or_insert_default().structure = data::known(name).map(Structure::of);
@@ -62,7 +100,7 @@ pub(super) fn schema(source: &Value, definitions: &Definitions) -> Schema {
     if let Some(leaf) = leaf(source) {
         return leaf;
     }
-    Schema::from_node(node(source, definitions))
+    definitions.shared(source)
 }
 
 /// Most fields are plain texts, truths and numbers: one node stands for all of a sort, whatever is said about them.
@@ -77,7 +115,7 @@ fn leaf(source: &Value) -> Option<Schema> {
         SORTS.map(|one| Schema::from_node(node(&sort(one), &Definitions::default()))).to_vec()
     });
     let members = source.as_object()?;
-    let plain = |name: &String| matches!(name.as_str(), "type" | "format" | "description" | "title" | "example");
+    let plain = |name: &String| matches!(name.as_str(), "type" | "format") || WORDS.contains(&name.as_str());
     if !members.keys().all(plain) {
         return None;
     }

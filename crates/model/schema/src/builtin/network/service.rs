@@ -191,7 +191,8 @@ fn check_change(spec: &Value, old: &Value, judge: &mut Judge) {
     let is_balanced = |spec: &Value| spec["type"] == "LoadBalancer";
     let is_checked = |spec: &Value| is_balanced(spec) && spec["externalTrafficPolicy"] == "Local";
     let headless = |spec: &Value| spec["clusterIP"] == "None";
-    if !is_name(spec) && !is_name(old) && !(headless(spec) && headless(old)) {
+    let none = is_name(spec) || is_name(old) || (headless(spec) && headless(old));
+    if !none {
         check_kept(spec, old, "clusterIPs", judge);
         if headless(spec) == headless(old) {
             check_kept(spec, old, "ipFamilies", judge);
