@@ -47,7 +47,7 @@ mod schema;
 
 pub use builtin::{
     Builtin, Counted, NameRule, Subresource, builtins, convert, definition, document, document_name, fingerprint,
-    part_kind, referred, selector_text,
+    keep_notes, part_kind, referred, selector_text,
 };
 pub use column::Column;
 pub use crd::{Conversion, Definition, Names, Scale, Scope, Version, definition_warnings, established_status};

@@ -68,6 +68,14 @@ impl Server {
         errors
     }
 
+    /// Whether no other service has what this one was given.
+    pub(crate) fn are_free(&self, service: &Value) -> bool {
+        let taken = self.taken(meta::text(service, "uid"));
+        let address = service["spec"]["clusterIP"].as_str().unwrap_or_default();
+        let has_address = !matches!(address, "" | "None");
+        !(has_address && taken.addresses.contains(address)) && node_ports(service).is_disjoint(&taken.ports)
+    }
+
     fn taken(&self, own: &str) -> Taken {
         let mut taken = Taken::default();
         let snapshot = self.store().snapshot();
@@ -184,7 +192,8 @@ fn set_address(service: &mut Value, taken: &Taken, choice: Choice<'_>) -> FieldE
     let mut errors = FieldErrors::new();
     let address = match said {
         Some(address) => {
-            if address != "None" && taken.addresses.contains(&address) {
+            let is_taken = !matches!(choice, Choice::Dummy) && taken.addresses.contains(&address);
+            if address != "None" && is_taken {
                 let detail = format!("failed to allocate IP {address}: provided IP is already allocated");
                 errors.push(FieldError::invalid("spec.clusterIPs", json!([address]), detail));
             } else if address != "None" && address.parse::<std::net::IpAddr>().is_err() {
@@ -233,6 +242,9 @@ fn set_node_ports(service: &mut Value, taken: &mut Taken, choice: Choice<'_>) ->
         if said != 0 && !external {
             let detail = "may not be used when `type` is 'ClusterIP'";
             errors.push(FieldError::forbidden(field, detail));
+        } else if said != 0 && matches!(choice, Choice::Dummy) {
+            // Nobody asks for it in a dry run, so nobody says that it cannot be had.
+            own.insert(said);
         } else if said != 0 && !NODE_PORTS.contains(&said) {
             let detail = format!(
                 "provided port is not in the valid range. The range of valid ports is {}-{}",

@@ -4,8 +4,8 @@ use concert_api::FieldErrors;
 
 use super::{Counted, Habits};
 use crate::builtin::{
-    NameRule, autoscaler, cells, cluster, config_map, event, lease, namespace, network, pod, rbac, secret, volume,
-    webhook, workload,
+    NameRule, autoscaler, cells, certificate, cluster, config_map, event, lease, namespace, network, pod, rbac, secret,
+    volume, webhook, workload,
 };
 use crate::crd;
 
@@ -234,6 +234,7 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
         "HorizontalPodAutoscaler",
         Habits {
             read: autoscaler::read,
+            prepare: autoscaler::prepare,
             check: workload::check_autoscaler,
             cells: Some(cells::workload::autoscaler),
             ..COUNTED
@@ -393,8 +394,8 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
         "certificates.k8s.io",
         "CertificateSigningRequest",
         Habits {
-            prepare: cluster::prepare_signing_request,
-            check: cluster::check_signing_request,
+            prepare: certificate::prepare,
+            check: certificate::check,
             cells: Some(cells::cluster::signing_request),
             ..PLAIN
         },
