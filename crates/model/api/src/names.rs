@@ -10,6 +10,7 @@ const SUBDOMAIN_MAX: usize = 253;
 const ANNOTATIONS_MAX: usize = 256 * 1024;
 
 const LABEL_RULE: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const DNS_1035_RULE: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 const QUALIFIED_RULE: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const VALUE_RULE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
@@ -23,6 +24,19 @@ pub fn label_faults(name: &str) -> Vec<String> {
     }
     if !is_label(name) {
         faults.push(LABEL_RULE.to_owned());
+    }
+    faults
+}
+
+/// What is wrong with a DNS label of the older kind, which begins with a letter.
+#[must_use]
+pub fn dns_1035_faults(name: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    if name.len() > LABEL_MAX {
+        faults.push(format!("must be no more than {LABEL_MAX} characters"));
+    }
+    if !is_label(name) || !name.starts_with(|first: char| first.is_ascii_lowercase()) {
+        faults.push(DNS_1035_RULE.to_owned());
     }
     faults
 }

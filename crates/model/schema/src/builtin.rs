@@ -7,6 +7,7 @@
 mod address;
 mod autoscaler;
 mod cells;
+mod certificate;
 mod cluster;
 mod config_map;
 pub(crate) mod data;
@@ -169,6 +170,11 @@ pub fn convert(object: &mut Value, to: &Gvk) {
         // What was stored had room.
         let _ = builtin.schema.settle(object, Stage::Converted);
     }
+}
+
+/// Leaves alone what an autoscaler notes in annotations of its status, or of all else if it is the status that was sent.
+pub fn keep_notes(object: &mut Value, old: &Value, is_status: bool) {
+    autoscaler::keep_notes(object, old, is_status);
 }
 
 /// A kind that is sent to subresources only, such as `autoscaling/v1` Scale.

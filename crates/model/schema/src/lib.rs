@@ -47,7 +47,7 @@ mod schema;
 
 pub use builtin::{
     Builtin, Counted, NameRule, Subresource, builtins, check_pod_part, convert, definition, document, document_name,
-    fingerprint, is_more, part_kind, referred, resized_pod, selector_text,
+    fingerprint, is_more, keep_notes, part_kind, referred, resized_pod, selector_text,
 };
 pub use column::Column;
 pub use crd::{Conversion, Definition, Names, Scale, Scope, Version, definition_warnings, established_status};

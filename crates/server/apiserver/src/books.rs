@@ -26,9 +26,13 @@ pub(crate) const HOUSEKEEPING: &str = "kube-controller-manager";
 /// The longest name of a subresource in the books.
 const SUBRESOURCE_MAX: usize = 256;
 
-/// The kind that all scales have.
 static SCALE: LazyLock<Option<&'static Builtin>> = LazyLock::new(|| part_kind(&Gvk::new("autoscaling", "v1", "Scale")));
 static NOTHING: LazyLock<FieldSet> = LazyLock::new(FieldSet::default);
+
+/// The kind that all scales have.
+pub(crate) fn scale_kind() -> Result<&'static Builtin, Status> {
+    SCALE.ok_or_else(|| Status::internal("scales are not known"))
+}
 
 /// Makes a tree a scale; gives why that cannot be.
 pub(crate) fn restored_scale(scale: &mut Value) -> Option<String> {

@@ -450,7 +450,10 @@ pub(crate) fn check_revision(target: &Target, sent: &Value, entry: &Stored, chan
         Change::MergePatch(patch, _) | Change::StrategicPatch(patch, _) => {
             patch["metadata"]["resourceVersion"].is_string()
         }
-        Change::JsonPatch(patch, _) => patch.to_string().contains("/metadata/resourceVersion"),
+        Change::JsonPatch(patch, _) => {
+            let mut operations = patch.as_array().into_iter().flatten();
+            operations.any(|one| one["path"] == "/metadata/resourceVersion" && one["op"] != "test")
+        }
         Change::Replace(sent) => !meta::text(&sent.value, "resourceVersion").is_empty(),
         Change::Apply(config) => !meta::text(&config.value, "resourceVersion").is_empty(),
     };

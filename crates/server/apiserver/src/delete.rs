@@ -235,7 +235,13 @@ fn check_readable(target: &Target, options: &DeleteOptions, name: &str) -> Resul
     Err(Status::conflict_because(id, name, &why))
 }
 
-fn check_preconditions(target: &Target, options: &DeleteOptions, object: &Value, name: &str) -> Result<(), Status> {
+/// Refuses another object, or another version of it, than the one that was meant.
+pub(crate) fn check_preconditions(
+    target: &Target,
+    options: &DeleteOptions,
+    object: &Value,
+    name: &str,
+) -> Result<(), Status> {
     let uid = meta::text(object, "uid");
     let version = meta::text(object, "resourceVersion");
     if owns_others(&target.resource.id) {

@@ -1,21 +1,21 @@
 //! Subresources of built-in kinds that change their object in a way of their own: pods that are bound, evicted, resized
 //! or given further containers, and certificates that are granted. Nothing runs pods here; what is stored is the effect.
 
+pub(crate) mod certificate;
+mod pod;
+
+use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use concert_api::{Details, FieldErrors, GroupResource, Gvk, ObjectKey, Status, Time, meta};
+use concert_api::{Details, FieldErrors, Gvk, ObjectKey, Status, Time, meta};
 use concert_schema::{check_pod_part, part_kind, resized_pod};
-use concert_store::Key;
 use serde_json::{Value, json};
 
 use crate::Server;
-use crate::auth::User;
 use crate::body::Media;
-use crate::delete::{DeleteOptions, Deleted};
 use crate::incoming::{self, Incoming};
 use crate::kinds::Resource;
-use crate::review;
 use crate::target::{Part, Query, Target};
 use crate::write::Written;
 
@@ -49,28 +49,12 @@ pub(crate) fn merged(part: Part, sent: &Value, old: &Value, now: Time) -> Value 
         }
         Part::Approval => {
             let mut conditions = sent["status"]["conditions"].clone();
-            date_conditions(&mut conditions, &old["status"]["conditions"], now);
+            certificate::date_conditions(&mut conditions, &old["status"]["conditions"], now);
             object["status"]["conditions"] = conditions;
         }
         Part::Whole | Part::Status | Part::Scale | Part::Finalize | Part::Binding | Part::Eviction | Part::Node => {}
     }
     object
-}
-
-/// A condition says when it was written, and since when it holds.
-pub(crate) fn date_conditions(conditions: &mut Value, old: &Value, now: Time) {
-    let before: Vec<Value> = old.as_array().cloned().unwrap_or_default();
-    for condition in conditions.as_array_mut().into_iter().flatten().filter(|one| one.is_object()) {
-        if condition["lastUpdateTime"].is_null() {
-            condition["lastUpdateTime"] = now.to_string().into();
-        }
-        if condition["lastTransitionTime"].is_null() {
-            let same = |one: &&Value| one["type"] == condition["type"] && one["status"] == condition["status"];
-            let since = before.iter().find(same).map(|one| one["lastTransitionTime"].clone());
-            let since = since.filter(|time| !time.is_null());
-            condition["lastTransitionTime"] = since.unwrap_or_else(|| now.to_string().into());
-        }
-    }
 }
 
 /// What is wrong with a change of a part that has rules of its own; `None` if this is no such part.
@@ -91,8 +75,9 @@ impl Server {
         let kind = kind.as_ref().ok_or_else(|| Status::internal("this kind is not known"))?;
         let object =
             ObjectKey::new(target.namespace.as_deref().unwrap_or_default(), target.name.as_deref().unwrap_or_default());
+        let (media, body) = in_one_version(target, media, body);
         let Incoming { value, warnings, .. } =
-            incoming::read(&Target::stored(kind, &object), media, body, query.field_validation)?;
+            incoming::read(&Target::stored(kind, &object), media, &body, query.field_validation)?;
         let named = meta::text(&value, "name");
         // A binding that is not sent to a pod names it.
         let target = &if target.name.is_none() {
@@ -100,87 +85,29 @@ impl Server {
         } else {
             target.clone()
         };
-        let key = target.named_key()?;
-        let key = Key { resource: GroupResource::new("", "pods"), ..key };
-        if !named.is_empty() && *named != *key.object.name {
+        if target.name.as_deref() != Some(named) {
             let kind = &kind.kind;
             return Err(Status::bad_request(format!("name in URL does not match name in {kind} object")));
         }
         if target.part == Part::Eviction {
             self.evict(target, query, &value).await?;
         } else {
-            self.bind(&key, query, &value).await?;
+            self.bind(target, query, &value).await?;
         }
         let object = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
         Ok(Written { code: 201, object: Bytes::from(object.to_string()), warnings })
     }
-
-    async fn evict(&self, target: &Target, query: &Query, eviction: &Value) -> Result<(), Status> {
-        let mut whole = target.clone();
-        whole.part = Part::Whole;
-        let options = match eviction.get("deleteOptions").filter(|options| options.is_object()) {
-            Some(options) => DeleteOptions::read(Media::Json, options.to_string().as_bytes(), query)?,
-            None => DeleteOptions::read(Media::Json, b"", query)?,
-        };
-        match self.delete(&whole, &options).await? {
-            Deleted::Gone(_) | Deleted::Marked(_) => Ok(()),
-        }
-    }
-
-    async fn bind(&self, key: &Key, query: &Query, binding: &Value) -> Result<(), Status> {
-        let name = &key.object.name;
-        let node = binding["target"]["name"].as_str().unwrap_or_default();
-        if node.is_empty() {
-            return Err(Status::failure(500, "", "target.name: Required value"));
-        }
-        let entry = self.store().snapshot().get(key).cloned();
-        let Some(entry) = entry else { return Err(Status::not_found(&key.resource, name)) };
-        let pod: Value = serde_json::from_slice(&entry.bytes).map_err(Status::internal)?;
-        let taken = |why: String| Err(Status::conflict_because(&GroupResource::new("", "pods/binding"), name, &why));
-        if meta::is_deleting(&pod) {
-            return taken(format!("pod {name} is being deleted, cannot be assigned to a host"));
-        }
-        if let Some(node) = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) {
-            return taken(format!("pod {name} is already assigned to node {node:?}"));
-        }
-        if pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
-            return taken(format!("pod {name} has non-empty .spec.schedulingGates"));
-        }
-        if !query.dry_run {
-            let now = self.now();
-            self.edit(key, Part::Binding, |pod| assign(pod, node, &binding["metadata"], now)).await;
-        }
-        Ok(())
-    }
 }
 
-fn assign(pod: &mut Value, node: &str, metadata: &Value, now: Time) {
-    pod["spec"]["nodeName"] = node.into();
-    for (name, value) in metadata["annotations"].as_object().into_iter().flatten() {
-        meta::set_annotation(pod, name, value.as_str().unwrap_or_default());
-    }
-    let scheduled = json!({
-        "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now.to_string(),
-    });
-    let status = &mut pod["status"];
-    if let Some(status) = status.as_object_mut() {
-        status.remove("nominatedNodeName");
-    }
-    let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-    conditions.retain(|condition| condition["type"] != "PodScheduled");
-    conditions.push(scheduled);
-    status["conditions"] = conditions.into();
-}
-
-/// A request for a certificate says who asked.
-pub(crate) fn sign(request: &mut Value, caller: Option<&User>) {
-    let user = caller.cloned().unwrap_or_else(User::administrator);
-    let Some(spec) = request["spec"].as_object_mut() else { return };
-    for field in ["username", "uid", "groups", "extra"] {
-        spec.remove(field);
-    }
-    for (name, value) in review::described(&user).as_object().cloned().unwrap_or_default() {
-        spec.insert(name, value);
+/// An eviction of the version before is the same.
+fn in_one_version<'a>(target: &Target, media: Media, body: &'a [u8]) -> (Media, Cow<'a, [u8]>) {
+    let decoded = Some(body).filter(|_| target.part == Part::Eviction).and_then(|body| media.decode(body).ok());
+    match decoded.map(|document| document.value) {
+        Some(mut value) if value["apiVersion"] == "policy/v1beta1" => {
+            value["apiVersion"] = "policy/v1".into();
+            (Media::Json, Cow::Owned(value.to_string().into_bytes()))
+        }
+        Some(_) | None => (media, Cow::Borrowed(body)),
     }
 }
 

@@ -28,6 +28,19 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// Events in protobuf; those in JSON have no type of their own.
 const PROTOBUF_STREAM: &str = "application/vnd.kubernetes.protobuf;stream=watch";
 
+/// Writes a short answer of JSON in an encoding.
+pub(crate) async fn encoded(encoding: Encoding, response: Response<Body>) -> Response<Body> {
+    match encoding {
+        Encoding::Yaml if is_json(&response) => {
+            let (parts, body) = response.into_parts();
+            let Ok(body) = body.collect().await;
+            in_yaml(parts, body.to_bytes())
+        }
+        Encoding::Json | Encoding::Yaml => response,
+        Encoding::Protobuf => in_protobuf(response).await,
+    }
+}
+
 /// Whether an answer is of JSON.
 pub(crate) fn is_json(response: &Response<Body>) -> bool {
     response.headers().get(header::CONTENT_TYPE).is_some_and(|media| media == JSON)

@@ -1,10 +1,11 @@
 //! The scale subresource of custom resources: an `autoscaling/v1` Scale, read and written through three paths.
 
-use concert_api::{FieldError, FieldErrors, Status, meta};
+use concert_api::{FieldError, FieldErrors, Gvk, Status, meta};
 use concert_schema::{JsonPath, Scale};
 use serde_json::{Map, Value, json};
 
 use crate::body::Media;
+use crate::books;
 use crate::incoming::Incoming;
 use crate::target::{FieldValidation, Target};
 
@@ -73,19 +74,18 @@ pub(crate) fn forget_zero(scale: &mut Value) {
 /// Reads a Scale from the body of a PUT.
 pub(crate) fn read(media: Media, body: &[u8], validation: FieldValidation) -> Result<Incoming, Status> {
     let document = media.decode(body).map_err(Status::bad_request)?;
-    let value = document.value.clone();
+    let mut value = document.value.clone();
     let text = |field: &str| value[field].as_str().unwrap_or_default();
     if !value.is_object() || !matches!((text("apiVersion"), text("kind")), ("" | "autoscaling/v1", "" | "Scale")) {
         let why = "no kind is registered for the type v1.Scale in scheme \"pkg/runtime/scheme.go:111\"";
         return Err(Status::bad_request(why));
     }
-    if let Some(found) = wrong_replicas(&value) {
-        return Err(Status::bad_request(format!(
-            "Scale in version \"v1\" cannot be handled as a Scale: json: cannot unmarshal {found} into Go struct field ScaleSpec.spec.replicas of type int32"
-        )));
+    let kind = books::scale_kind()?;
+    if let Some(fault) = kind.decode_fault(&value) {
+        return Err(Status::bad_request(fault));
     }
-    let unknown = unknown_fields(&value).into_iter().map(|path| format!("unknown field {path:?}"));
-    let unknown: Vec<String> = unknown.collect();
+    let unknown: Vec<String> =
+        kind.prune(&mut value).into_iter().map(|path| format!("unknown field {path:?}")).collect();
     match validation {
         FieldValidation::Ignore => Ok(Incoming { value, warnings: Vec::new(), is_hollow: false }),
         FieldValidation::Warn => {
@@ -101,44 +101,17 @@ pub(crate) fn read(media: Media, body: &[u8], validation: FieldValidation) -> Re
     }
 }
 
-fn unknown_fields(scale: &Value) -> Vec<String> {
-    let known: [(&str, &[&str]); 3] = [
-        ("", &["apiVersion", "kind", "metadata", "spec", "status"]),
-        ("spec", &["replicas"]),
-        ("status", &["replicas", "selector"]),
-    ];
-    let mut unknown = Vec::new();
-    for (part, fields) in known {
-        let (members, prefix) =
-            if part.is_empty() { (scale, String::new()) } else { (&scale[part], format!("{part}.")) };
-        let names = members.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
-        unknown.extend(names.filter(|name| !fields.contains(name)).map(|name| format!("{prefix}{name}")));
-    }
-    unknown
-}
-
-/// The Go name of what stands where a number should.
-fn wrong_replicas(scale: &Value) -> Option<&'static str> {
-    match &scale["spec"]["replicas"] {
-        Value::Null => None,
-        Value::Number(number) => number.as_i64().and_then(|one| i32::try_from(one).ok()).is_none().then_some("number"),
-        Value::String(_) => Some("string"),
-        Value::Bool(_) => Some("bool"),
-        Value::Array(_) => Some("array"),
-        Value::Object(_) => Some("object"),
-    }
-}
-
 /// The object with the replicas of a changed Scale. The version that the Scale names counts for the object.
 /// In a replaced one the uid counts as well, a patch does not reach it.
 pub(crate) fn applied(target: &Target, scale: &Value, old: &Value, is_patch: bool) -> Result<Value, Status> {
-    if let Some(found) = wrong_replicas(scale) {
-        let why = format!("json: cannot unmarshal {found} into Go struct field ScaleSpec.spec.replicas of type int32");
+    if let Some(why) = books::scale_kind()?.decode_fault(scale) {
+        let why = why.split_once("cannot be handled as a Scale: ").map_or(why.as_str(), |(_, why)| why);
         let error = FieldError::invalid("patch", scale.to_string(), why);
-        let mut status = Status::invalid(&concert_api::Gvk::new("", "", ""), "", &[error]);
+        let mut status = Status::invalid(&Gvk::new("", "", ""), "", &[error]);
         status.message = status.message.replacen("\"\" is", " \"\" is", usize::from(!status.message.starts_with(' ')));
         return Err(status);
     }
+    check_count(target, scale)?;
     let mut object = old.clone();
     let path = &paths(target)?.spec_replicas;
     let steps = path.members().ok_or_else(|| Status::internal(format!("cannot write to {:?}", path.text())))?;
@@ -161,6 +134,16 @@ pub(crate) fn applied(target: &Target, scale: &Value, old: &Value, is_patch: boo
         meta::set_text(&mut object, "name", name);
     }
     Ok(object)
+}
+
+/// Built-in kinds refuse the Scale, others the object that it would make.
+fn check_count(target: &Target, scale: &Value) -> Result<(), Status> {
+    let Some(count) = scale["spec"]["replicas"].as_i64().filter(|count| *count < 0) else { return Ok(()) };
+    if target.resource.is_custom() {
+        return Ok(());
+    }
+    let error = FieldError::invalid("spec.replicas", count, "must be greater than or equal to 0");
+    Err(Status::invalid(&Gvk::new("autoscaling", "v1", "Scale"), meta::text(scale, "name"), &[error]))
 }
 
 fn put(object: &mut Value, steps: &[&str], value: Value) {

@@ -70,7 +70,7 @@ impl Server {
             Some(old) => keep(service, old),
             None => addresses::agree(&mut service["spec"], None),
         }
-        let taken = self.taken(meta::text(service, "uid"));
+        let taken = if is_dry { Taken::default() } else { self.taken(meta::text(service, "uid")) };
         let choice = if is_dry { Choice::Dummy } else { Choice::Free(&self.world().random) };
         addresses::set_families(service).map_err(Unable::Invalid)?;
         if old.is_none_or(is_name) && !is_name(service) {
@@ -90,6 +90,14 @@ impl Server {
             drop_unused(service, old);
         }
         Ok(())
+    }
+
+    /// Whether no other service has what this one was given.
+    pub(crate) fn are_free(&self, service: &Value) -> bool {
+        let taken = self.taken(meta::text(service, "uid"));
+        let Claims { address, ports } = Claims::read(&service["spec"]);
+        let is_free = matches!(address.as_str(), "" | "None") || !taken.addresses.contains(&address);
+        is_free && !ports.iter().any(|port| taken.ports.contains(port))
     }
 
     fn taken(&self, own: &str) -> Taken {

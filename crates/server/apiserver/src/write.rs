@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use concert_api::{FieldErrors, Gvk, Status, Time, meta};
 use concert_merge::{Live, ManagedFields};
-use concert_schema::Counted;
+use concert_schema::{Counted, keep_notes};
 use concert_store::{Expect, Key, Op, Write, WriteError};
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ use crate::incoming::{self, Incoming};
 use crate::kept::Kept;
 use crate::kinds::{self, Resource};
 use crate::owners::{self, Stage};
-use crate::parts;
+use crate::parts::{self, certificate};
 use crate::rules;
 use crate::scale;
 use crate::services::{SERVICES, Unable};
@@ -74,7 +74,6 @@ impl Server {
         read: Booked,
         again: impl Fn() -> Result<Booked, Status> + Sync,
     ) -> Result<Written, Status> {
-        self.check_escalation(target, query, &read.value, None)?;
         let generated = meta::text(&read.value, "name").is_empty();
         let mut read = Some(read);
         for attempt in 1.. {
@@ -86,14 +85,16 @@ impl Server {
             self.name_class(target, &mut new.value, true)?;
             self.mutate_booked(target, &review, &mut new).await?;
             new.warnings.extend(owners::deduplicate(&mut new.value, Stage::Admitted));
-            // After the hooks: they may write services themselves.
-            let _addresses = self.hold_addresses(target).await;
+            // After the hooks: nobody gives by a hook what they do not have.
+            self.check_escalation(target, query, &new.value, None)?;
+            let addresses = self.hold_addresses(target).await;
             self.prepare_created(target, query, &mut new).map_err(|status| status.warning(&new.warnings))?;
             let Booked { value: mut object, managed, mut warnings, is_merged, .. } = new;
             let mut before = prune_merged(target, &mut object, is_merged);
             warnings.extend(advice(target, &object, None));
             before.iter_mut().chain([&mut object]).for_each(|object| managed.write_to(object));
-            warnings.extend(self.consult(&review, &object).await?);
+            let (told, _addresses) = self.consult_holding(target, &review, &object, addresses).await?;
+            warnings.extend(told);
             let key = target.key(&name);
             if query.dry_run {
                 if self.store().snapshot().get(&key).is_none() {
@@ -101,6 +102,9 @@ impl Server {
                     return Ok(Written { code: 201, object, warnings });
                 }
                 self.check_taken(target, &name, generated, attempt)?;
+                continue;
+            }
+            if !self.has_free_addresses(target, &object) && attempt < WRITE_TRIES {
                 continue;
             }
             let op = Op::Put(encode::draft(&target.resource, target.version(), &object));
@@ -134,8 +138,8 @@ impl Server {
     fn prepare_created(&self, target: &Target, query: &Query, new: &mut Booked) -> Result<(), Status> {
         let version = target.version();
         let object = &mut new.value;
-        if target.resource.kind == "CertificateSigningRequest" && !target.resource.is_custom() {
-            parts::sign(object, query.caller.as_deref());
+        if certificate::is_request(target) {
+            certificate::sign(object, query.caller.as_deref());
         }
         if version.builtin.is_none_or(|builtin| builtin.counted != Counted::Never) {
             meta::of(object).insert("generation".into(), 1.into());
@@ -198,6 +202,9 @@ impl Server {
             if query.dry_run {
                 let (object, revision) = (update.object.clone(), entry.revision.to_string());
                 return Ok(written(encode::tried(&target.resource, target.version(), object, &revision)));
+            }
+            if !self.has_free_addresses(target, &update.object) {
+                continue;
             }
             let last = meta::is_deleting(&update.object) && is_released(&target.resource, &update.object);
             let op = if last {
@@ -280,7 +287,9 @@ impl Server {
         let mut before = pruned.or_else(|| default_scaled(target, &mut object));
         let unchanged = object == *old && managed == *live.managed;
         before.iter_mut().chain([&mut object]).for_each(|object| managed.write_to(object));
-        warnings.extend(self.consult(&review, &object).await?);
+        self.check_signer(target, query, &object, old).map_err(|status| status.warning(&warnings))?;
+        let (told, addresses) = self.consult_holding(target, &review, &object, addresses).await?;
+        warnings.extend(told);
         Ok(Update { object, managed, before, unchanged, warnings, conditional, _addresses: addresses })
     }
 
@@ -292,9 +301,11 @@ impl Server {
             }
             _ => {
                 let mut object = merged(target, sent, old);
-                if target.part == Part::Status && target.resource.kind == "CertificateSigningRequest" {
-                    let (now, before) = (self.now(), &old["status"]["conditions"]);
-                    parts::date_conditions(&mut object["status"]["conditions"], before, now);
+                if certificate::is_request(target) {
+                    certificate::keep(target.part, &mut object, old, self.now());
+                }
+                if target.resource.kind == "HorizontalPodAutoscaler" && !target.resource.is_custom() {
+                    keep_notes(&mut object, old, target.part == Part::Status);
                 }
                 object
             }
@@ -314,8 +325,33 @@ impl Server {
     }
 
     /// Nobody else gives services their addresses meanwhile.
-    async fn hold_addresses(&self, target: &Target) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+    async fn hold_addresses(&self, target: &Target) -> Option<Held<'_>> {
         if target.resource.id == *SERVICES { Some(self.addresses().lock().await) } else { None }
+    }
+
+    /// Asks the hooks whether they object. They may write services themselves, so nothing is held meanwhile; who goes on
+    /// asks whether the addresses are still free.
+    async fn consult_holding<'a>(
+        &'a self,
+        target: &Target,
+        review: &Review<'_>,
+        object: &Value,
+        held: Option<Held<'a>>,
+    ) -> Result<(Vec<String>, Option<Held<'a>>), Status> {
+        if self.hooks().0.is_empty() {
+            return Ok((Vec::new(), held));
+        }
+        drop(held);
+        let warnings = self.consult(review, object).await?;
+        Ok((warnings, self.hold_addresses(target).await))
+    }
+
+    /// Whether nobody got the addresses of a service while hooks were asked.
+    fn has_free_addresses(&self, target: &Target, object: &Value) -> bool {
+        self.hooks().0.is_empty()
+            || target.resource.id != *SERVICES
+            || target.part != Part::Whole
+            || self.are_free(object)
     }
 
     /// New content needs a namespace (and a custom resource a definition) that is there and stays. Gives what must
@@ -414,6 +450,9 @@ fn check_content(target: &Target, object: &Value, old: &Value, errors: &mut Fiel
         }
     };
     errors.extend(scale::check(target, object));
+    if certificate::is_request(target) {
+        errors.extend(certificate::check(target.part, object, old));
+    }
     warnings
 }
 
@@ -432,6 +471,9 @@ fn name_taken(target: &Target, name: &str, generated: bool, deleting: bool) -> S
     status
 }
 
+/// As long as it lives, nobody else gives services their addresses.
+type Held<'a> = tokio::sync::MutexGuard<'a, ()>;
+
 struct Update<'a> {
     object: Value,
     managed: ManagedFields,
@@ -443,7 +485,7 @@ struct Update<'a> {
     /// The client named the version it has seen.
     conditional: bool,
     /// Nobody else gives services their addresses until this is written.
-    _addresses: Option<tokio::sync::MutexGuard<'a, ()>>,
+    _addresses: Option<Held<'a>>,
 }
 
 /// What was sent to an object leaves its status alone; what was sent to the status leaves all else alone, but for the

@@ -1,8 +1,10 @@
 //! Who may do what, through the server's public face. Every expected message was seen on kube-apiserver v1.37.1.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::sync::Arc;
+
 use bytes::Bytes;
-use concert_apiserver::{Authorization, Server, User};
+use concert_apiserver::{Admission, Authorization, Review, Server, User, Verdict};
 use concert_world::World;
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full};
@@ -36,7 +38,10 @@ type Header = (&'static str, &'static str);
 impl Api {
     /// Bob reads config maps, eve writes roles, jane may act as bob.
     async fn new() -> Self {
-        let server = Server::in_memory(World::simulated(1)).await;
+        Self::of(Server::in_memory(World::simulated(1)).await).await
+    }
+
+    async fn of(server: Server) -> Self {
         server.authorize_by(Authorization::Rbac).await.unwrap();
         let api = Self(server);
         let rule = |verbs: Value, group: &str, resources: Value| json!({"verbs": verbs, "apiGroups": [group], "resources": resources});
@@ -581,4 +586,81 @@ async fn who_may_only_change_creates_nothing_by_an_apply() {
     assert_eq!((refused.code, refused.message()), (403, words));
     assert_eq!(apply("admin").await.code, 201);
     assert_eq!(apply("bob").await.code, 200, "what is there may be changed");
+}
+
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+/// Made by openssl: CN = x.
+const REQUEST: &str = "\
+    LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlHTE1EOENBUUF3RERFS01BZ0dBMVVFQXd3QmVEQXFNQVVHQXl0\
+    bGNBTWhBT1lOOVg4eUlpS2ZkT0M1SmFqUApuTXRJUEpGRWttZk9wQjRvK0hCeldvZytvQUF3QlFZREsyVndBMEVBYW83a3RnSnVm\
+    VXVtTFRrSTRkajMwWFJwCnNqV1BjM3ZVKzdKSW0rMHFOWG1aNjdaMUlnU3VLQkN5WWI2RE43YlRscEJxUG9wcCt5ZWk5QjFUb3ZB\
+    ZENnPT0KLS0tLS1FTkQgQ0VSVElGSUNBVEUgUkVRVUVTVC0tLS0tCg==\
+    ";
+
+#[tokio::test(start_paused = true)]
+async fn who_approves_or_signs_needs_the_signer() {
+    let api = Api::new().await;
+    let parts = json!(["certificatesigningrequests/approval", "certificatesigningrequests/status"]);
+    let rule = json!({"verbs": ["patch"], "apiGroups": ["certificates.k8s.io"], "resources": parts});
+    let subjects = json!([{"kind": "User", "name": "bob"}]);
+    let spec = json!({"signerName": "a.b/c", "usages": ["client auth"], "request": REQUEST});
+    for (path, object) in [
+        (CLUSTER_ROLES, json!({"metadata": {"name": "approver"}, "rules": [rule.clone()]})),
+        (CLUSTER_BINDINGS, binding("approver", "ClusterRole", "approver", subjects)),
+        (REQUESTS, json!({"metadata": {"name": "r"}, "spec": spec})),
+    ] {
+        let answer = api.post("", path, &object).await;
+        assert_eq!(answer.code, 201, "{path}: {}", answer.body);
+    }
+    let patch = async |part: &str, kind: &str| {
+        let body = json!({"status": {"conditions": [{"type": kind, "status": "True"}]}});
+        let media = [("content-type", "application/strategic-merge-patch+json")];
+        api.send("bob", "PATCH", &format!("{REQUESTS}/r/{part}"), &media, body.to_string()).await
+    };
+    for (part, kind, verb) in [("approval", "Approved", "approve"), ("status", "Failed", "sign")] {
+        let refused = patch(part, kind).await;
+        let why = format!("user not permitted to {verb} requests with signerName \"a.b/c\"");
+        let message = format!("certificatesigningrequests.certificates.k8s.io \"r\" is forbidden: {why}");
+        assert_eq!((refused.code, refused.message()), (403, message.as_str()));
+    }
+    let approve = json!({"verbs": ["approve"], "resourceNames": ["a.b/c"]});
+    let sign = json!({"verbs": ["sign"], "resourceNames": ["a.b/*"]});
+    let signers = [approve, sign].map(|mut rule| {
+        rule["apiGroups"] = json!(["certificates.k8s.io"]);
+        rule["resources"] = json!(["signers"]);
+        rule
+    });
+    let rules = [vec![rule], signers.to_vec()].concat();
+    let role = json!({"metadata": {"name": "approver"}, "rules": rules});
+    assert_eq!(api.put("", &format!("{CLUSTER_ROLES}/approver"), &role).await.code, 200);
+    for (part, kind) in [("approval", "Approved"), ("status", "Failed")] {
+        let allowed = patch(part, kind).await;
+        assert_eq!(allowed.code, 200, "{}", allowed.body);
+    }
+}
+
+/// Gives every new role more than its author has.
+struct Generous;
+
+impl Admission for Generous {
+    fn mutate<'a>(&'a self, review: &'a Review<'a>, object: &'a mut Value) -> Verdict<'a> {
+        if review.name == "generous" {
+            object["rules"] = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}]);
+        }
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_gives_by_a_hook_what_they_do_not_have() {
+    let server = Server::in_memory_admitting(World::simulated(1), vec![Arc::new(Generous)]).await;
+    let api = Api::of(server).await;
+    let refused = api.post("eve", ROLES, &json!({"metadata": {"name": "generous"}, "rules": []})).await;
+    assert_eq!(refused.code, 403, "{}", refused.body);
+    assert!(
+        refused.message().contains("is attempting to grant RBAC permissions not currently held"),
+        "{}",
+        refused.body
+    );
+    assert_eq!(api.post("eve", ROLES, &json!({"metadata": {"name": "modest"}, "rules": []})).await.code, 201);
 }

@@ -78,21 +78,23 @@ fn check_order(patch: &[Value], order: &[Value], merge_key: &str) -> Result<(), 
             _ => kept.push(item),
         }
     }
-    let mut wanted = order.iter();
-    for item in kept.into_iter().filter(|item| item.get(DIRECTIVE).is_none()) {
-        let mut found = false;
-        for candidate in wanted.by_ref() {
-            if same_key(item, candidate, merge_key)? {
-                found = true;
-                break;
-            }
+    // As Go walks them: a directive is stepped over only while there is order left.
+    let (mut at, mut next) = (0, 0);
+    while at < kept.len() && next < order.len() {
+        if kept[at].get(DIRECTIVE).is_some() {
+            at += 1;
+            continue;
         }
-        if !found {
-            let (patch, order) = (go::plain_list(patch), go::plain_list(order));
-            return Err(StrategicError::Internal(format!(
-                "The order in patch list:\n{patch}\n doesn't match {SET_ORDER} list:\n{order}\n"
-            )));
+        if same_key(kept[at], &order[next], merge_key)? {
+            at += 1;
         }
+        next += 1;
+    }
+    if at < kept.len() {
+        let (patch, order) = (go::plain_list(patch), go::plain_list(order));
+        return Err(StrategicError::Internal(format!(
+            "The order in patch list:\n{patch}\n doesn't match {SET_ORDER} list:\n{order}\n"
+        )));
     }
     Ok(())
 }

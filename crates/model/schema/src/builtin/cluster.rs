@@ -117,38 +117,6 @@ fn check_node_change(object: &Value, old: &Value, judge: &mut Judge) {
     check_taints(&object["spec"]["taints"], judge);
 }
 
-/// A new request has no conditions yet.
-pub(super) fn prepare_signing_request(object: &mut Value, old: Option<&Value>) {
-    if old.is_none() && object.is_object() {
-        object["status"] = json!({});
-    }
-}
-
-pub(super) fn check_signing_request(object: &Value, old: Option<&Value>) -> FieldErrors {
-    let mut judge = Judge::default();
-    if old.is_some() {
-        return judge.errors;
-    }
-    let spec = &object["spec"];
-    if text(&spec["request"]).is_empty() {
-        judge.invalid("spec.request", "", "PEM block type must be CERTIFICATE REQUEST");
-    }
-    if spec["usages"].as_array().is_none_or(Vec::is_empty) {
-        judge.required("spec.usages", "usages must be provided");
-    }
-    if text(&spec["signerName"]).is_empty() {
-        judge.required("spec.signerName", "");
-    } else if !text(&spec["signerName"]).contains('/') {
-        let detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
-        judge.invalid("spec.signerName", text(&spec["signerName"]), detail);
-    }
-    if let Some(seconds) = spec["expirationSeconds"].as_i64().filter(|seconds| *seconds < 600) {
-        let detail = "may not specify a duration less than 600 seconds (10 minutes)";
-        judge.invalid("spec.expirationSeconds", seconds, detail);
-    }
-    judge.errors
-}
-
 pub(super) fn check_priority_class(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut judge = Judge::default();
     if let Some(old) = old {

@@ -2,19 +2,22 @@
 
 use std::collections::BTreeSet;
 
-use concert_api::{FieldErrors, names};
+use concert_api::{Fault, FieldError, FieldErrors, names};
+use concert_cel::{CompileError, Declared, Program, Type, Variable};
 use serde_json::Value;
 
 use super::judge::{Judge, items, text};
 
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
+/// How many conditions a webhook may have.
+const MOST_CONDITIONS: usize = 64;
 const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
-pub(super) fn check(object: &Value, _old: Option<&Value>) -> FieldErrors {
+pub(super) fn check(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut judge = Judge::default();
     let mut known = BTreeSet::new();
     for (path, webhook) in items(&object["webhooks"], "webhooks") {
-        check_webhook(webhook, &path, &mut judge);
+        check_webhook(webhook, old, &path, &mut judge);
         let name = text(&webhook["name"]);
         if !name.is_empty() && !known.insert(name) {
             judge.duplicate(format!("{path}.name"), name);
@@ -23,29 +26,14 @@ pub(super) fn check(object: &Value, _old: Option<&Value>) -> FieldErrors {
     judge.errors
 }
 
-fn check_webhook(webhook: &Value, path: &str, judge: &mut Judge) {
+fn check_webhook(webhook: &Value, old: Option<&Value>, path: &str, judge: &mut Judge) {
     let at = |field: &str| format!("{path}.{field}");
     check_name(text(&webhook["name"]), &at("name"), judge);
-    if webhook["admissionReviewVersions"].as_array().is_none_or(Vec::is_empty) {
-        let detail = format!("must specify one of {}", VERSIONS.join(", "));
-        judge.required(at("admissionReviewVersions"), &detail);
-    } else if !webhook["admissionReviewVersions"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .any(|one| VERSIONS.contains(&text(one)))
-    {
-        let detail = format!("must include at least one of {}", VERSIONS.join(", "));
-        judge.invalid(at("admissionReviewVersions"), webhook["admissionReviewVersions"].clone(), detail);
-    }
     for (place, rule) in items(&webhook["rules"], &at("rules")) {
         check_rule(rule, &place, judge);
     }
     for (field, allowed) in [("failurePolicy", ["Fail", "Ignore"]), ("matchPolicy", ["Equivalent", "Exact"])] {
-        let value = text(&webhook[field]);
-        if !value.is_empty() && !allowed.contains(&value) {
-            judge.not_supported(value, &allowed, &at(field));
-        }
+        check_choice(&webhook[field], &allowed, &at(field), judge);
     }
     let effects = ["None", "NoneOnDryRun"];
     match text(&webhook["sideEffects"]) {
@@ -64,9 +52,88 @@ fn check_webhook(webhook: &Value, path: &str, judge: &mut Judge) {
     for field in ["namespaceSelector", "objectSelector"] {
         judge.selector(&webhook[field], &at(field));
     }
+    check_choice(&webhook["reinvocationPolicy"], &["IfNeeded", "Never"], &at("reinvocationPolicy"), judge);
     check_client(&webhook["clientConfig"], &at("clientConfig"), judge);
-    if webhook["matchConditions"].as_array().is_some_and(|all| all.len() > 64) {
-        judge.invalid(at("matchConditions"), "", "must have at most 64 items");
+    check_conditions(&webhook["matchConditions"], old, &at("matchConditions"), judge);
+    check_versions(&webhook["admissionReviewVersions"], &at("admissionReviewVersions"), judge);
+}
+
+/// One of a few, or nothing said.
+fn check_choice(value: &Value, allowed: &[&str], path: &str, judge: &mut Judge) {
+    if let Some(found) = value.as_str().filter(|found| !allowed.contains(found)) {
+        judge.not_supported(found, allowed, path);
+    }
+}
+
+fn check_versions(versions: &Value, path: &str, judge: &mut Judge) {
+    let all = items(versions, path);
+    if all.is_empty() {
+        judge.required(path, &format!("must specify one of {}", VERSIONS.join(", ")));
+        return;
+    }
+    let mut known = BTreeSet::new();
+    for (path, version) in &all {
+        let version = text(version);
+        if !known.insert(version) {
+            judge.invalid(path, version, "duplicate version");
+            continue;
+        }
+        for fault in names::dns_1035_faults(version) {
+            judge.invalid(path, version, fault);
+        }
+    }
+    if !known.iter().any(|version| VERSIONS.contains(version)) {
+        judge.invalid(path, versions.clone(), format!("must include at least one of {}", VERSIONS.join(", ")));
+    }
+}
+
+/// What has to be true of a request that a webhook is asked about. An expression that was there is not compiled again.
+fn check_conditions(conditions: &Value, old: Option<&Value>, path: &str, judge: &mut Judge) {
+    let all = items(conditions, path);
+    if all.len() > MOST_CONDITIONS {
+        let detail = format!("must have at most {MOST_CONDITIONS} items");
+        judge.errors.push(FieldError::new(path, Fault::TooMany(all.len()), detail));
+    }
+    let mut known = BTreeSet::new();
+    for (path, condition) in &all {
+        let (expression, name) = (text(&condition["expression"]).trim(), text(&condition["name"]));
+        if expression.is_empty() {
+            judge.required(format!("{path}.expression"), "");
+        } else if let Some(fault) = expression_fault(expression).filter(|_| !was_there(old, expression)) {
+            judge.invalid(format!("{path}.expression"), expression, fault);
+        }
+        if name.is_empty() {
+            judge.required(format!("{path}.name"), "");
+            continue;
+        }
+        for fault in names::qualified_faults(name) {
+            judge.invalid(format!("{path}.name"), name, fault);
+        }
+        if !known.insert(name) {
+            judge.duplicate(format!("{path}.name"), name);
+        }
+    }
+}
+
+fn was_there(old: Option<&Value>, expression: &str) -> bool {
+    let webhooks = old.and_then(|old| old["webhooks"].as_array()).into_iter().flatten();
+    let mut conditions = webhooks.flat_map(|webhook| webhook["matchConditions"].as_array().into_iter().flatten());
+    conditions.any(|condition| text(&condition["expression"]).trim() == expression)
+}
+
+/// Why an expression cannot be a condition. What is in its variables is not known here; of the authorizer, whose
+/// functions are not known either, nothing is said.
+fn expression_fault(expression: &str) -> Option<String> {
+    let variables = ["object", "oldObject", "request", "namespaceObject"].map(Variable::plain);
+    let declared = Declared::simple(Type::Dyn, 0, 0);
+    if expression.contains("authorizer") {
+        return None;
+    }
+    match Program::compile(expression, &variables, &declared) {
+        Ok(program) if *program.output() == Type::Bool => None,
+        Ok(program) => Some(format!("must evaluate to bool but got {}", program.output())),
+        Err(CompileError::Issues(issues)) => Some(format!("compilation failed: {issues}")),
+        Err(CompileError::Instantiation(why)) => Some(format!("program instantiation failed: {why}")),
     }
 }
 
@@ -127,11 +194,41 @@ fn check_client(client: &Value, path: &str, judge: &mut Judge) {
         check_url(url, &format!("{path}.url"), judge);
     }
     if service.is_object() {
-        for field in ["name", "namespace"] {
-            let at = format!("{path}.service.{field}");
-            if text(&service[field]).is_empty() {
-                judge.required(at, &format!("service {field} is required"));
-            }
+        check_service(service, &format!("{path}.service"), judge);
+    }
+}
+
+fn check_service(service: &Value, path: &str, judge: &mut Judge) {
+    // The real server mistakes them for each other.
+    for (field, told) in [("namespace", "name"), ("name", "namespace")] {
+        if text(&service[field]).is_empty() {
+            judge.required(format!("{path}.{told}"), "");
+        }
+    }
+    let port = service["port"].as_i64().unwrap_or(0);
+    if !(1..=65535).contains(&port) {
+        judge.invalid(format!("{path}.port"), port, "port is not valid: must be between 1 and 65535, inclusive");
+    }
+    let (at, route) = (format!("{path}.path"), text(&service["path"]));
+    match route {
+        "" | "/" => return,
+        "//" => return judge.invalid(at, route, "segment[0] may not be empty"),
+        _ => {}
+    }
+    if !route.starts_with('/') {
+        judge.invalid(at.as_str(), route, "must start with a '/'");
+    }
+    // As there, the first character is not looked at, whatever it is.
+    let mut characters = route.chars();
+    characters.next();
+    let rest = characters.as_str();
+    for (place, segment) in rest.strip_suffix('/').unwrap_or(rest).split('/').enumerate() {
+        if segment.is_empty() {
+            judge.invalid(at.as_str(), route, format!("segment[{place}] may not be empty"));
+            continue;
+        }
+        for fault in names::subdomain_faults(segment) {
+            judge.invalid(at.as_str(), route, format!("segment[{place}]: {fault}"));
         }
     }
 }

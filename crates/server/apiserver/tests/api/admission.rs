@@ -1,6 +1,7 @@
 //! Hooks in the write pipeline.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use crate::face::*;
 use concert_api::{GroupResource, Status};
@@ -80,4 +81,43 @@ async fn what_is_invalid_is_not_shown_to_validating_hooks() {
     wrong["spec"]["path"] = 3.into();
     assert_eq!(api.post(FILES, &wrong).await.code, 422);
     assert_eq!(hook.0.lock().unwrap().join(", "), "mutate Create size 3");
+}
+
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+
+/// Makes a service of its own, with the address of the one it is asked about.
+#[derive(Default)]
+struct Rival(OnceLock<Server>);
+
+impl Admission for Rival {
+    fn validate<'a>(&'a self, review: &'a Review<'a>, object: &'a Value) -> Verdict<'a> {
+        Box::pin(async move {
+            if let Some(server) = self.0.get().filter(|_| review.name == "asked") {
+                let address = &object["spec"]["clusterIP"];
+                let rival =
+                    json!({"metadata": {"name": "rival"}, "spec": {"clusterIP": address, "ports": [{"port": 1}]}});
+                Api(server.clone()).post(SERVICES, &rival).await;
+            }
+            Ok(Vec::new())
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_may_write_services_while_it_is_asked_about_one() {
+    let hook = Arc::new(Rival::default());
+    let hooks: Vec<Arc<dyn Admission>> = vec![Arc::clone(&hook) as _];
+    let api = Api(Server::in_memory_admitting(World::simulated(1), hooks).await);
+    assert!(hook.0.set(api.0.clone()).is_ok());
+    let asked = json!({"metadata": {"name": "asked"}, "spec": {"ports": [{"port": 1}]}});
+    let made = tokio::time::timeout(Duration::from_secs(60), api.post(SERVICES, &asked)).await;
+    let made = made.expect("nobody waits for what the hook waits for");
+    assert_eq!(made.code, 201, "{}", made.body);
+    let rival = api.get(&format!("{SERVICES}/rival")).await;
+    assert_eq!(rival.code, 200, "{}", rival.body);
+    assert_ne!(made.body["spec"]["clusterIP"], rival.body["spec"]["clusterIP"]);
+    let path = format!("{SERVICES}/asked");
+    let changed = api.merge(&path, json!({"metadata": {"labels": {"a": "b"}}}));
+    let changed = tokio::time::timeout(Duration::from_secs(60), changed).await;
+    assert_eq!(changed.expect("nor when it is changed").code, 200);
 }

@@ -84,6 +84,44 @@ async fn pods_are_bound_evicted_and_end_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_of_many_bindings_of_a_pod_wins() {
+    let api = Api::new().await;
+    assert_eq!(api.post(PODS, &pod("a")).await.code, 201);
+    let nodes: Vec<String> = (0..16).map(|number| format!("n{number}")).collect();
+    let bindings = nodes.iter().map(async |node| {
+        let binding = json!({"metadata": {"name": "a"}, "target": {"kind": "Node", "name": node}});
+        api.post(&format!("{PODS}/a/binding"), &binding).await.code
+    });
+    let codes = futures::future::join_all(bindings).await;
+    let winners: Vec<&String> =
+        nodes.iter().zip(&codes).filter(|(_, code)| **code == 201).map(|(node, _)| node).collect();
+    let bound = api.get(&format!("{PODS}/a")).await;
+    assert_eq!(winners, [bound.body["spec"]["nodeName"].as_str().unwrap()], "{codes:?}");
+    assert!(codes.iter().all(|code| matches!(code, 201 | 409)), "{codes:?}");
+}
+
+/// Whatever stands in an annotation: the object can be read, changed and deleted in both versions.
+#[tokio::test(start_paused = true)]
+async fn annotations_of_an_autoscaler_that_are_no_metrics_are_forgotten() {
+    let api = Api::new().await;
+    let path = |version: &str| format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers");
+    let deep = format!("{}{}", "[".repeat(126), "]".repeat(126));
+    for note in [deep.as_str(), "[1]", "[{\"type\":5}]", "[{\"resource\":[]}]", "{", ""] {
+        let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"});
+        let annotations = json!({"autoscaling.alpha.kubernetes.io/metrics": note, "kept": "yes"});
+        let spec = json!({"maxReplicas": 3, "scaleTargetRef": target});
+        let made =
+            api.post(&path("v1"), &json!({"metadata": {"name": "h", "annotations": annotations}, "spec": spec})).await;
+        assert_eq!(made.code, 201, "{}", made.body);
+        assert_eq!(made.body["metadata"]["annotations"], json!({"kept": "yes"}));
+        assert_eq!(made.body["spec"]["targetCPUUtilizationPercentage"], 80);
+        let changed = api.merge(&format!("{}/h", path("v2")), json!({"spec": {"minReplicas": 2}})).await;
+        assert_eq!(changed.code, 200, "{}", changed.body);
+        assert_eq!(api.delete(&format!("{}/h", path("v1")), "").await.code, 200);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn both_versions_of_an_autoscaler_are_one_object() {
     let api = Api::new().await;
     let path = |version: &str| format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers");

@@ -4,8 +4,8 @@ use concert_api::FieldErrors;
 
 use super::{Counted, Habits};
 use crate::builtin::{
-    NameRule, autoscaler, cells, cluster, config_map, event, lease, namespace, network, pod, rbac, scaling, secret,
-    volume, webhook, workload,
+    NameRule, autoscaler, cells, certificate, cluster, config_map, event, lease, namespace, network, pod, rbac,
+    scaling, secret, volume, webhook, workload,
 };
 use crate::crd;
 
@@ -233,7 +233,13 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
     (
         "autoscaling",
         "HorizontalPodAutoscaler",
-        Habits { read: autoscaler::read, check: scaling::check, cells: Some(cells::workload::autoscaler), ..COUNTED },
+        Habits {
+            read: autoscaler::read,
+            prepare: autoscaler::prepare,
+            check: scaling::check,
+            cells: Some(cells::workload::autoscaler),
+            ..COUNTED
+        },
     ),
     ("batch", "CronJob", Habits { check: workload::cron::check, cells: Some(cells::workload::cron_job), ..COUNTED }),
     (
@@ -389,8 +395,8 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
         "certificates.k8s.io",
         "CertificateSigningRequest",
         Habits {
-            prepare: cluster::prepare_signing_request,
-            check: cluster::check_signing_request,
+            prepare: certificate::prepare,
+            check: certificate::check,
             cells: Some(cells::cluster::signing_request),
             ..PLAIN
         },
