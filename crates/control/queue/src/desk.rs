@@ -281,9 +281,9 @@ mod tests {
         desk.add(1, watched(1), NOW);
         assert_eq!(take(&mut desk), Some(1));
         let own = 2..2 + HELD as u64;
-        own.clone().for_each(|revision| {
-            desk.wrote(&1, revision);
-            desk.add(1, watched(revision), NOW);
+        own.clone().for_each(|number| {
+            desk.wrote(&1, Revision { number, source: OWN });
+            desk.add(1, watched(number), NOW);
         });
         desk.add(1, watched(own.end), NOW);
         let _ = desk.land(&1, Ending::Outcome(Outcome::Done), 0.0, NOW);
