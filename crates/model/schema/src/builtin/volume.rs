@@ -21,7 +21,9 @@ fn protect(object: &mut Value, finalizer: &str) {
 }
 
 pub(super) fn prepare_claim(object: &mut Value, old: Option<&Value>) {
-    claim::agree(&mut object["spec"], old.map(|old| &old["spec"]));
+    if let Some(spec) = object.get_mut("spec") {
+        claim::agree(spec, old.map(|old| &old["spec"]));
+    }
     if old.is_none() && object.is_object() {
         protect(object, "kubernetes.io/pvc-protection");
         object["status"] = json!({"phase": "Pending"});

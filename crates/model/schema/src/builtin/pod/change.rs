@@ -134,6 +134,9 @@ pub(super) fn take(object: &mut Value, name: &str, from: &Value) {
 
 /// Judges where a gated pod shall run, and takes that back.
 fn narrow(spec: &mut Value, old: &Value, judge: &mut Judge) {
+    if !spec.is_object() {
+        return;
+    }
     if spec["nodeSelector"] != old["nodeSelector"] {
         let labels = old["nodeSelector"].as_object();
         if labels.into_iter().flatten().any(|(label, value)| spec["nodeSelector"][label] != *value) {

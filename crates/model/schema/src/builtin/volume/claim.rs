@@ -115,6 +115,9 @@ fn check_source(source: &Value, path: &str, judge: &mut Judge) {
 /// Only what is bound grows; a claim without a class is given one, once.
 fn check_change(object: &Value, old: &Value, judge: &mut Judge) {
     let (mut new, mut before) = (object["spec"].clone(), old["spec"].clone());
+    if !new.is_object() || !before.is_object() {
+        return;
+    }
     if text(&before["volumeName"]).is_empty() {
         before["volumeName"] = new["volumeName"].clone();
         new["volumeName"] = before["volumeName"].clone();
