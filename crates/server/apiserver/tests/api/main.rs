@@ -117,7 +117,7 @@ async fn refusals_use_the_real_servers_words() {
             api.get("/apis/probe.test/v1/files?resourceVersion=99999999").await,
             504,
             "Timeout",
-            "Timeout: Too large resource version: 99999999, current: 11",
+            "Timeout: Too large resource version: 99999999, current: 13",
         ),
         (
             api.send(Method::POST, MAPS, "text/plain", "{}".into()).await,
