@@ -177,6 +177,18 @@ pub fn keep_notes(object: &mut Value, old: &Value, is_status: bool) {
     autoscaler::keep_notes(object, old, is_status);
 }
 
+/// Whether the annotations of an autoscaler say anew what is asked of it.
+#[must_use]
+pub fn are_notes_changed(object: &Value, old: &Value) -> bool {
+    autoscaler::asked(object).ne(autoscaler::asked(old))
+}
+
+/// Whether an amount is no whole number; what is no amount is not.
+#[must_use]
+pub fn is_fractional(amount: &Value) -> bool {
+    quantity::millis(amount).is_some_and(|millis| millis % 1000 != 0)
+}
+
 /// A kind that is sent to subresources only, such as `autoscaling/v1` Scale.
 #[must_use]
 pub fn part_kind(gvk: &Gvk) -> Option<&'static Builtin> {

@@ -46,8 +46,9 @@ pub mod protobuf;
 mod schema;
 
 pub use builtin::{
-    Builtin, Counted, NameRule, Subresource, builtins, check_pod_part, convert, definition, document, document_name,
-    fingerprint, is_more, keep_notes, part_kind, referred, resized_pod, selector_text,
+    Builtin, Counted, NameRule, Subresource, are_notes_changed, builtins, check_pod_part, convert, definition,
+    document, document_name, fingerprint, is_fractional, is_more, keep_notes, part_kind, referred, resized_pod,
+    selector_text,
 };
 pub use column::Column;
 pub use crd::{Conversion, Definition, Names, Scale, Scope, Version, definition_warnings, established_status};

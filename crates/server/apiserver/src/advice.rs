@@ -25,6 +25,12 @@ pub(crate) fn advice(target: &Target, object: &Value, old: Option<&Value>) -> Ve
     if let (Some(builtin), Part::Whole | Part::Scale) = (target.version().builtin, target.part) {
         advice.extend(pods::advice(&builtin.gvk.group, &builtin.gvk.kind, object, old));
     }
+    if object["kind"] == "PersistentVolumeClaim" && target.part == Part::Whole && !target.resource.is_custom() {
+        advice.extend(["requests", "limits"].into_iter().filter_map(|list| {
+            let path = format!("spec.resources.{list}[storage]");
+            pods::about_bytes(&object["spec"]["resources"][list]["storage"], &path)
+        }));
+    }
     if object["addressType"] == "FQDN" && target.resource.kind == "EndpointSlice" && !target.resource.is_custom() {
         advice.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
     }

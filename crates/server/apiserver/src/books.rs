@@ -115,7 +115,7 @@ pub(crate) fn updated(target: &Target, live: Live<'_>, sent: &mut Value, author:
     let endpoint = target.endpoint();
     match target.part {
         // Of these only what they are for counts.
-        Part::EphemeralContainers | Part::Resize => {
+        Part::EphemeralContainers => {
             take_managed(sent);
             let mut part = parts::merged(target.part, sent, live.object, author.now);
             part["metadata"] = live.object["metadata"].clone();

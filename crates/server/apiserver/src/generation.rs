@@ -14,6 +14,9 @@ pub(crate) fn bump(target: &Target, object: &mut Value, old: &Value, is_hollow: 
         Counted::Never | Counted::Once => false,
         Counted::Content => is_content_changed(target, object, old),
         Counted::ContentAndHollow => is_hollow || is_content_changed(target, object, old),
+        Counted::ContentAndNotes => {
+            is_content_changed(target, object, old) || concert_schema::are_notes_changed(object, old)
+        }
         Counted::ContentAndAnnotations => {
             is_content_changed(target, object, old)
                 || object["metadata"]["annotations"] != old["metadata"]["annotations"]

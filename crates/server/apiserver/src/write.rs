@@ -101,7 +101,7 @@ impl Server {
                     let object = encode::tried(&target.resource, target.version(), object, "");
                     return Ok(Written { code: 201, object, warnings });
                 }
-                self.check_taken(target, &name, generated, attempt)?;
+                self.check_taken(target, &name, generated, attempt).map_err(|status| status.warning(&warnings))?;
                 continue;
             }
             if !self.has_free_addresses(target, &object) && attempt < WRITE_TRIES {
@@ -117,7 +117,9 @@ impl Server {
                 }
                 // What it depends on has changed meanwhile: look again.
                 Err(WriteError::Conflict { key: at_fault, .. }) if at_fault != key && attempt < WRITE_TRIES => {}
-                Err(WriteError::Conflict { .. }) => self.check_taken(target, &name, generated, attempt)?,
+                Err(WriteError::Conflict { .. }) => {
+                    self.check_taken(target, &name, generated, attempt).map_err(|status| status.warning(&warnings))?;
+                }
                 Err(error) => return Err(refused(&error)),
             }
         }
@@ -251,7 +253,7 @@ impl Server {
         self.name_class(target, &mut sent.value, false)?;
         self.mutate_booked(target, &review, &mut sent).await?;
         sent.warnings.extend(owners::deduplicate(&mut sent.value, Stage::Admitted));
-        if sent.value == *old {
+        if is_the_same(&sent.value, old) {
             // A write that changes nothing has no time.
             sent.managed.keep_times(live.managed);
         }
@@ -406,6 +408,17 @@ impl Server {
         // Timestamps of the API have whole seconds.
         Time::from_unix_seconds(Time::from(self.world().clock.now()).unix_seconds())
     }
+}
+
+/// Whether nothing is wanted to be other than it is. What only the server sets is as it is, whatever is said of it.
+fn is_the_same(sent: &Value, old: &Value) -> bool {
+    const ITS_OWN: [&str; 2] = ["creationTimestamp", "generation"];
+    let (Some(new), Some(before)) = (sent.as_object(), old.as_object()) else { return sent == old };
+    let content = |(name, _): &(&String, &Value)| *name != "metadata";
+    let theirs = |(name, _): &(&String, &Value)| !ITS_OWN.contains(&name.as_str());
+    let metadata = |object: &Value| object["metadata"].as_object().cloned().unwrap_or_default();
+    new.iter().filter(content).eq(before.iter().filter(content))
+        && metadata(sent).iter().filter(theirs).eq(metadata(old).iter().filter(theirs))
 }
 
 /// A custom resource that was not read since a configuration was merged into it is pruned when it is stored; gives what

@@ -8,6 +8,7 @@ mod noted;
 use concert_api::Gvk;
 use serde_json::{Map, Value, json};
 
+use super::defaults::hooks::scaling_behavior;
 use super::judge::{text, within};
 use noted::Noted;
 
@@ -59,6 +60,11 @@ pub(super) fn keep_notes(object: &mut Value, old: &Value, is_status: bool) {
     if object["apiVersion"] == "autoscaling/v1" {
         replace_notes(object, old, if is_status { &OF_SPEC } else { &OF_STATUS });
     }
+}
+
+/// What in a note of `v1` is asked for, and not found.
+pub(super) fn asked(object: &Value) -> impl Iterator<Item = Option<&Value>> {
+    OF_SPEC.into_iter().map(|name| object["metadata"]["annotations"].get(name))
 }
 
 fn replace_notes(object: &mut Value, old: &Value, names: &[&str]) {
@@ -125,7 +131,11 @@ fn to_two(object: &mut Value) {
         metrics.push(processor(DEFAULT_UTILIZATION.into()));
     }
     put(object, "spec", "metrics", metrics.into());
-    put(object, "spec", "behavior", noted(BEHAVIOR, Noted::Behavior).unwrap_or_default());
+    let mut behavior = noted(BEHAVIOR, Noted::Behavior).unwrap_or_default();
+    if let Some(behavior) = behavior.as_object_mut() {
+        scaling_behavior(behavior);
+    }
+    put(object, "spec", "behavior", behavior);
     let used = take(object, "status", "currentCPUUtilizationPercentage");
     let own = (!used.is_null()).then(|| {
         let current = json!({"averageUtilization": used});

@@ -3,7 +3,7 @@
 //! OpenAPI tells few of these; the rest is code in Go, mostly of constants: those are a table here. What depends on
 //! other fields is a [`Hook`].
 
-mod hooks;
+pub(super) mod hooks;
 
 use serde_json::{Map, Value};
 

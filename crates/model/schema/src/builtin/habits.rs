@@ -22,6 +22,8 @@ pub enum Counted {
     Content,
     /// Those, and what is said to be empty, each time: it is stored as nothing.
     ContentAndHollow,
+    /// Those, and those of the annotations of an autoscaler that stand for content.
+    ContentAndNotes,
     /// Those, and those of annotations.
     ContentAndAnnotations,
     /// What is outside of metadata, and labels.

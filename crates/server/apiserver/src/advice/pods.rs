@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use concert_schema::is_fractional;
 use serde_json::Value;
 
 /// Where kinds have what pods are made from: as members, and as messages call it.
@@ -53,10 +54,24 @@ fn about(spec: &Value, path: &str) -> Vec<String> {
     let lists = ["initContainers", "containers", "ephemeralContainers"];
     let containers: Vec<_> = lists.iter().flat_map(|list| items(&spec[*list], &format!("{path}.{list}"))).collect();
     for (place, container) in &containers {
+        for name in ["memory", "ephemeral-storage"] {
+            let amounts = ["limits", "requests"].map(|list| (list, &container["resources"][list][name]));
+            told.extend(
+                amounts
+                    .into_iter()
+                    .filter_map(|(list, amount)| about_bytes(amount, &format!("{place}.resources.{list}[{name}]"))),
+            );
+        }
         told.extend(about_variables(&container["env"], &format!("{place}.env")));
     }
     told.extend(about_ports(&containers));
     told
+}
+
+/// There are no parts of bytes.
+pub(super) fn about_bytes(amount: &Value, path: &str) -> Option<String> {
+    let told = || format!("{path}: fractional byte value {:?} is invalid, must be an integer", text(amount));
+    is_fractional(amount).then(told)
 }
 
 /// A variable that is there twice, and does not build on what it was.

@@ -51,6 +51,19 @@ async fn an_apply_creates_changes_and_then_does_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_only_the_server_sets_makes_no_change_of_an_apply_however_late_it_comes() {
+    let api = Api::with_files().await;
+    let path = format!("{MAPS}/a");
+    let mut map = data("a", json!({"a": "1"}));
+    let made = api.apply(&path, "me", &map).await;
+    for (field, value) in [("creationTimestamp", json!("2020-01-01T00:00:00Z")), ("generation", json!(77))] {
+        tokio::time::advance(std::time::Duration::from_secs(2)).await;
+        map["metadata"][field] = value;
+        assert_eq!(api.apply(&path, "me", &map).await.body, made.body, "{field}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_apply_says_who_it_is_and_what_it_is_about() {
     let api = Api::with_files().await;
     let path = format!("{FILES}/a");

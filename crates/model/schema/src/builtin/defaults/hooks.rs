@@ -100,7 +100,8 @@ fn stateful_strategy(strategy: &mut Members) {
     }
 }
 
-fn scaling_behavior(behavior: &mut Members) {
+/// Both directions have rules, whoever says something about one of them.
+pub(in crate::builtin) fn scaling_behavior(behavior: &mut Members) {
     let percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
     let pods = json!({"type": "Pods", "value": 4, "periodSeconds": 15});
     let up = json!({"stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": [pods, percent]});

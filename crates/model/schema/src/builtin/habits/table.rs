@@ -238,6 +238,7 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
             prepare: autoscaler::prepare,
             check: scaling::check,
             cells: Some(cells::workload::autoscaler),
+            counted: Counted::ContentAndNotes,
             ..COUNTED
         },
     ),
