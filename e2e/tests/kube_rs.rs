@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use concert_e2e::{ControlPlane, Outcome, Stopwatch, Suite, environment};
+use concert_e2e::{ControlPlane, Outcome, Stopwatch, Suite, environment, eventually};
 
 /// Tests that fail on any server without nodes, and what they wait for in vain.
 const NEED_NODES: &[(&str, &str)] = &[
@@ -25,6 +26,9 @@ const NAME: &str = "the tests of kube-rs";
 
 /// How many tests of kube-rs 5.0 need a server, with and without nodes.
 const TESTS: usize = 29;
+
+/// How long the real server may take to make its service.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 type Outcomes = BTreeMap<String, Outcome>;
 
@@ -78,8 +82,7 @@ fn run() -> Counts {
 
 fn compare(suite: &Suite, names: &[String], counts: &mut Counts) {
     let (embedded, reference) = std::thread::scope(|scope| {
-        let reference =
-            scope.spawn(|| environment::reference_apiserver().map(|_| suite.run(&ControlPlane::reference())));
+        let reference = scope.spawn(|| environment::reference_apiserver().map(|_| suite.run(&furnished_reference())));
         let embedded = suite.run(&ControlPlane::embedded());
         (embedded, reference.join().expect("the panic of the other thread has told why"))
     });
@@ -90,6 +93,15 @@ fn compare(suite: &Suite, names: &[String], counts: &mut Counts) {
     for name in names {
         judge(name, &embedded, reference.as_ref().ok(), counts);
     }
+}
+
+/// The real server makes its own service some time after it says that it is ready, and one of the tests asks for it.
+fn furnished_reference() -> ControlPlane {
+    let server = ControlPlane::reference();
+    eventually("the service default/kubernetes", PATIENCE, || {
+        server.kubectl().run(&["get", "service", "kubernetes"]).result()
+    });
+    server
 }
 
 /// Tells and counts one test. Those that need nodes are not counted while they fail.

@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn what_one_version_does_not_know_survives_in_it() {
-        let two = json!({
+        let mut two = json!({
             "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "a"},
             "spec": {"maxReplicas": 3, "behavior": {"scaleUp": {"selectPolicy": "Max"}}, "metrics": [
                 {"type": "Resource", "resource": {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 60}}},
@@ -201,6 +201,8 @@ mod tests {
                 {"type": "ScalingActive", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"},
             ]},
         });
+        // What is stored has its defaults.
+        scaling_behavior(two["spec"]["behavior"].as_object_mut().unwrap());
         let mut object = two.clone();
         convert(&mut object, &Gvk::new("autoscaling", "v1", "HorizontalPodAutoscaler"));
         assert_eq!(object["spec"], json!({"maxReplicas": 3, "targetCPUUtilizationPercentage": 50}));
