@@ -24,7 +24,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use concert_api::{Gvk, Object, ObjectKey};
 use concert_world::World;
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde::Deserialize;
@@ -373,12 +373,23 @@ impl Client {
         patch: &Patch,
         subresource: Option<&str>,
     ) -> Result<Object, ApiError> {
+        self.patch_or_create(resource, key, patch, subresource).await.map(|(_, object)| object)
+    }
+
+    /// As [`Client::patch`]; an apply makes what is not there, and says so.
+    pub(crate) async fn patch_or_create(
+        &self,
+        resource: &Resource,
+        key: &ObjectKey,
+        patch: &Patch,
+        subresource: Option<&str>,
+    ) -> Result<(StatusCode, Object), ApiError> {
         let action = format!("patch {} {key}", named(resource, subresource));
         let path = self.writing(resource.path(key, subresource));
         let path = if patch.is_forced() { format!("{path}&force=true") } else { path };
         let mut ask = Ask::new(Method::PATCH, path, action);
         ask.body = Some((patch.content_type(), patch.body().to_string().into()));
-        self.object(resource, subresource, ask).await
+        self.coded_object(resource, subresource, ask).await
     }
 
     /// Deletes all objects of a namespace (of the cluster, if the kind has none) that a selection selects.
@@ -493,12 +504,21 @@ impl Client {
     }
 
     async fn object(&self, resource: &Resource, part: Option<&str>, ask: Ask<'_>) -> Result<Object, ApiError> {
+        self.coded_object(resource, part, ask).await.map(|(_, object)| object)
+    }
+
+    async fn coded_object(
+        &self,
+        resource: &Resource,
+        part: Option<&str>,
+        ask: Ask<'_>,
+    ) -> Result<(StatusCode, Object), ApiError> {
         let (action, write) = (ask.action.clone(), ask.is_write());
-        let body = self.send(ask).await?;
+        let (code, body) = self.converse(ask).await?;
         // A scale is a kind of its own, and says so.
         let own = part.filter(|part| *part != "status").and_then(|_| Object::parse(body.clone()).ok()?.gvk());
-        Object::lean(&body, own.as_ref().unwrap_or(&resource.gvk))
-            .map_err(|error| ApiError::parse(&action, write, &error))
+        let object = Object::lean(&body, own.as_ref().unwrap_or(&resource.gvk));
+        object.map(|object| (code, object)).map_err(|error| ApiError::parse(&action, write, &error))
     }
 }
 

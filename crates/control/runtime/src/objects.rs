@@ -25,6 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use concert_api::{LabelSelector, Object, ObjectKey, meta};
+use http::StatusCode;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -128,8 +129,9 @@ impl<K> Objects<K> {
     }
 
     /// The same, as part of a turn: the next turn of its key sees what this one wrote, and is not started by what can only be
-    /// its own: a create, and a change that insisted on a resourceVersion ([`Patch::locked`], [`Objects::replace`]). In a
-    /// turn that follows several conflicts in a row, single objects are read from the server.
+    /// its own: a create, and a change upon a known resourceVersion ([`Patch::locked`], [`Objects::replace`], and whatever
+    /// is sent while the cache shows the object as it is). In a turn that follows several conflicts in a row, single
+    /// objects are read from the server.
     #[must_use]
     pub fn within<Q: Key>(&self, turn: &Request<Q>) -> Self {
         let (turn, client, doubtful) = (turn.clone(), self.client.clone(), turn.stale);
@@ -317,8 +319,29 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Objects<K> {
         if patch.is_empty() {
             return Ok(None);
         }
-        let object = self.client.patch(&self.resource, key, patch, self.subresource_name()).await?;
-        self.written(patch.before(), &object).map(Some)
+        self.send(key, patch).await.map(Some)
+    }
+
+    /// Sends a patch. One that insists on nothing is sent, within a turn, upon the resourceVersion that the cache shows: only
+    /// then its answer says whose change it is. If something came between, it is sent as it is.
+    async fn send(&self, key: &ObjectKey, patch: &Patch) -> Result<K, ApiError> {
+        let part = self.subresource_name();
+        if let Some(shown) = self.shown(key, patch) {
+            match self.client.patch(&self.resource, key, &patch.upon(&shown), part).await {
+                Err(error) if error.is_conflict() && !error.is_owned_by_others() => {}
+                sent => return self.written(Some(&shown), &sent?),
+            }
+        }
+        let (code, object) = self.client.patch_or_create(&self.resource, key, patch, part).await?;
+        let created = (code == StatusCode::CREATED).then_some("");
+        self.written(patch.before().or(created), &object)
+    }
+
+    /// The resourceVersion that the cache shows, where a patch may be sent upon it.
+    fn shown(&self, key: &ObjectKey, patch: &Patch) -> Option<String> {
+        let asks = self.witness.is_some() && !self.client.is_dry() && patch.before().is_none();
+        let cached = self.reads.opened().filter(|_| asks)?.get(key)?;
+        patch::insisted(&cached.resource_version()).map(str::to_owned)
     }
 
     /// Deletes an object, or begins to if it has finalizers. `false` if there was none.

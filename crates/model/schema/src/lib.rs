@@ -5,7 +5,7 @@
 //! A [`Builtin`] is the same for a kind that needs no definition (ConfigMap, Lease…): data, plus the few rules that
 //! schemas cannot say. A [`Column`] computes a cell of `kubectl get`.
 //!
-//! The way of a write: decode → [`Schema::decode_fault`] → [`Schema::prune`] → [`Schema::default`] →
+//! The way of a write: decode → [`Schema::decode_fault`] → [`Schema::read`] (prunes and fills in defaults, in one walk) →
 //! [`Schema::validate`] → [`Schema::check_rules`]; for built-in kinds [`Builtin::decode_fault`] → [`Builtin::prune`] → [`Builtin::prepare`] →
 //! [`Builtin::check`].
 //!
@@ -26,8 +26,9 @@
 //! )
 //! .unwrap();
 //! let mut object = json!({"spec": {"size": 0, "typo": true}});
-//! assert_eq!(schema.prune(&mut object), ["spec.typo"]);
-//! assert!(schema.default(&mut object));
+//! let read = schema.read(&mut object);
+//! assert_eq!(read.unknown, ["spec.typo"]);
+//! assert!(read.is_roomy);
 //! assert_eq!(object, json!({"spec": {"size": 0, "tier": "web"}}));
 //! let errors = schema.validate(&object);
 //! assert_eq!(
@@ -54,4 +55,4 @@ pub use column::Column;
 pub use crd::{Conversion, Definition, Names, Scale, Scope, Version, definition_warnings, established_status};
 pub use duration::human_duration;
 pub use json_path::{JsonPath, PathError};
-pub use schema::{Kind, ListType, Others, Schema};
+pub use schema::{Kind, ListType, Others, Read, Schema};

@@ -2,18 +2,17 @@
 
 mod build;
 mod decode;
-mod default;
 mod format;
 mod listtype;
 mod number;
 mod path;
 mod properties;
-mod prune;
 mod rules;
 mod settle;
 mod shape;
 mod structural;
 mod validate;
+mod walk;
 
 #[cfg(test)]
 mod tests;
@@ -34,6 +33,7 @@ use path::Path;
 use properties::Properties;
 pub(crate) use settle::Stage;
 pub use shape::Others;
+pub use walk::Read;
 
 /// Where an error is that has no field of its own.
 const NOWHERE: &str = "<nil>";
@@ -242,21 +242,27 @@ impl Schema {
         settle::zero(self)
     }
 
+    /// [`Schema::prune`] and [`Schema::default`] in one walk.
+    #[must_use]
+    pub fn read(&self, object: &mut Value) -> Read {
+        walk::read(self, object)
+    }
+
     /// Removes what the schema does not know, and nulls that are neither nullable nor defaulted. Gives back the paths of
     /// what was unknown, as `spec.list[0].x`, sorted. `apiVersion`, `kind` and `metadata` are known.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
-        prune::object(self, object)
+        walk::prune(self, object)
     }
 
     /// As [`Schema::prune`], for a built-in kind: a null in a map of strings becomes an empty string.
     pub(crate) fn prune_struct(&self, object: &mut Value) -> Vec<String> {
-        prune::structure(self, object)
+        walk::prune_struct(self, object)
     }
 
     /// Fills in defaults, parents first; whether there was room for all of them: 3 MiB in one object.
     #[must_use]
     pub fn default(&self, object: &mut Value) -> bool {
-        default::apply(self, object)
+        walk::default(self, object)
     }
 
     /// What is wrong with an object, in the words of the real server.

@@ -18,9 +18,8 @@ pub(crate) fn draft(resource: &Resource, version: &Version, object: &Value) -> D
     let storage = resource.storage();
     if resource.is_custom() && !version.storage {
         let mut object = object.clone();
-        storage.schema.prune(&mut object);
         // What has no room stays out, here and below.
-        let _ = storage.schema.default(&mut object);
+        let _ = storage.schema.read(&mut object);
         let (bytes, at) = write(&object, &storage.gvk, storage.layout(), None);
         return Draft::new(bytes, at);
     }
@@ -43,8 +42,7 @@ pub(crate) fn finished(version: &Version, object: &Value, revision: &str) -> Byt
 pub(crate) fn tried(resource: &Resource, version: &Version, mut object: Value, revision: &str) -> Bytes {
     if resource.is_custom() && !version.storage {
         let storage = resource.storage();
-        storage.schema.prune(&mut object);
-        let _ = storage.schema.default(&mut object);
+        let _ = storage.schema.read(&mut object);
         version.schema.prune(&mut object);
     }
     finished(version, &object, revision)
@@ -114,8 +112,7 @@ pub(crate) fn tree(resource: &Resource, version: &Version, entry: &Stored) -> Re
     } else if is_other(resource, version, entry) {
         value["apiVersion"] = version.gvk.api_version().into();
         let storage = resource.storage();
-        storage.schema.prune(&mut value);
-        let _ = storage.schema.default(&mut value);
+        let _ = storage.schema.read(&mut value);
         version.schema.prune(&mut value);
     }
     Ok(value)

@@ -1,6 +1,7 @@
 //! What a client sends: decoded, checked against the path, pruned and defaulted.
 
 use concert_api::{FieldError, Status, meta};
+use concert_schema::Read;
 use serde_json::Value;
 
 use crate::body::{self, Document, Media};
@@ -164,12 +165,12 @@ fn finish(target: &Target, mut value: Value, sent: Sent<'_>, validation: FieldVa
     let forgets = empty && version.builtin.is_some();
     let unhandled =
         |why: &str| format!("{kind} in version {:?} cannot be handled as a {kind}: {why}", version.gvk.version);
-    let unknown = match version.builtin {
+    let Read { unknown, is_roomy } = match version.builtin {
         Some(builtin) => {
             if let Some(fault) = builtin.decode_fault(&value) {
                 return Err(Status::bad_request(fault));
             }
-            builtin.prune(&mut value)
+            Read { unknown: builtin.prune(&mut value), is_roomy: true }
         }
         None => {
             if let Some(fault) = version.schema.decode_fault(&value) {
@@ -179,7 +180,7 @@ fn finish(target: &Target, mut value: Value, sent: Sent<'_>, validation: FieldVa
                     Sent::Patch(_) => fault,
                 }));
             }
-            version.schema.prune(&mut value)
+            version.schema.read(&mut value)
         }
     };
     let unknown: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
@@ -207,14 +208,12 @@ fn finish(target: &Target, mut value: Value, sent: Sent<'_>, validation: FieldVa
     };
     let is_hollow = version.builtin.is_some_and(|builtin| builtin.is_hollow(&value));
     let managed = take_managed(&mut value).or_else(|| forgets.then(|| Value::Array(Vec::new())));
-    let roomy = match version.builtin {
-        Some(builtin) => builtin.read(&mut value),
-        None => version.schema.default(&mut value),
-    };
+    // What is empty there was looked for before it is filled in; custom resources were read above.
+    let is_roomy = version.builtin.map_or(is_roomy, |builtin| builtin.read(&mut value));
     if let Some(managed) = managed {
         meta::of(&mut value).insert(MANAGED.to_owned(), managed);
     }
-    if roomy { Ok(Incoming { value, warnings, is_hollow }) } else { Err(too_large()) }
+    if is_roomy { Ok(Incoming { value, warnings, is_hollow }) } else { Err(too_large()) }
 }
 
 fn too_large() -> Status {

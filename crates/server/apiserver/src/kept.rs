@@ -30,9 +30,8 @@ impl Kept {
         let storage = resource.storage();
         let (mut there, mut here) = (before.unwrap_or(object).clone(), object.clone());
         storage.schema.prune(&mut there);
-        storage.schema.prune(&mut here);
         // What has no room stays out, as it does when it is stored.
-        let _ = storage.schema.default(&mut here);
+        let _ = storage.schema.read(&mut here);
         (there != here).then(|| Self::digest(resource, there))
     }
 

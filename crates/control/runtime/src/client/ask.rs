@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use concert_world::Stopped;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER, USER_AGENT, WARNING};
-use http::{Method, Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde_json::Value;
@@ -37,8 +37,13 @@ pub(super) struct Ask<'a> {
 }
 
 impl Client {
-    /// Sends one request and gives the body of its answer, all under one deadline, tries included.
+    /// Sends one request and gives the body of its answer.
     pub(super) async fn send(&self, ask: Ask<'_>) -> Result<Bytes, ApiError> {
+        self.converse(ask).await.map(|(_, body)| body)
+    }
+
+    /// Sends one request and gives its answer, all under one deadline, tries included.
+    pub(super) async fn converse(&self, ask: Ask<'_>) -> Result<(StatusCode, Bytes), ApiError> {
         let (action, write, after) = (ask.action.clone(), ask.is_write(), self.settings.deadline);
         let (began, verb) = (Instant::now(), ask.method.clone());
         let until = began + after;
@@ -47,9 +52,10 @@ impl Client {
             loop {
                 let once = async {
                     let response = self.exchange(ask.clone(), Attempt(tries)).await?;
-                    let answer = collect(response.into_body(), &action, write).await?;
-                    self.detail(|details, host| details.received(verb.as_str(), host, answer.len()));
-                    Ok(answer)
+                    let code = response.status();
+                    let body = collect(response.into_body(), &action, write).await?;
+                    self.detail(|details, host| details.received(verb.as_str(), host, body.len()));
+                    Ok((code, body))
                 };
                 let error = match once.await {
                     Err(error) if self.settings.retries => error,

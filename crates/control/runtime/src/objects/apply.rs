@@ -144,9 +144,7 @@ impl<K: Serialize + DeserializeOwned + Send + Sync + 'static> Objects<K> {
         // Options that are not set are not applied.
         drop_nulls(&mut body);
         let key = self.key_of(&body);
-        let patch = Patch::apply(body, force);
-        let object = self.client.patch(&self.resource, &key, &patch, self.subresource_name()).await?;
-        self.written(patch.before(), &object)
+        self.send(&key, &Patch::apply(body, force)).await
     }
 
     /// What we have applied to an object and still own, to be changed and applied again: `FooApply`, or any other type of

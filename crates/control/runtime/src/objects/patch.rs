@@ -141,6 +141,18 @@ impl Patch {
         if self.is_empty() {
             return Ok(self);
         }
+        self.insist(&revision);
+        Ok(self)
+    }
+
+    /// The same, carried out only upon this resourceVersion.
+    pub(super) fn upon(&self, revision: &str) -> Self {
+        let mut patch = self.clone();
+        patch.insist(revision);
+        patch
+    }
+
+    fn insist(&mut self, revision: &str) {
         match self.body.as_array_mut() {
             Some(operations) => {
                 // Not a test: that would be answered as invalid, this is as a conflict.
@@ -148,7 +160,6 @@ impl Patch {
             }
             None => self.body["metadata"]["resourceVersion"] = revision.into(),
         }
-        Ok(self)
     }
 
     /// The resourceVersion that it insists on: with another one it is a conflict.

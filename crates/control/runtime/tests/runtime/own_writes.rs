@@ -119,6 +119,41 @@ async fn what_can_only_be_its_own_starts_no_turn() {
     engine.stop().await;
 }
 
+/// Nor does what it applies or patches without a lock, as long as nobody else comes between; whether that makes an object or
+/// changes it.
+#[tokio::test(start_paused = true)]
+async fn what_it_applies_in_step_with_its_cache_starts_no_turn() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let (engine, _) = engine(&client);
+    let objects: Objects<Value> = engine.informers().objects_of(maps()).watched();
+    let seen: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let log = Arc::clone(&seen);
+    let reconciler = reconcile_fn(move |request| {
+        let (log, objects) = (Arc::clone(&log), objects.within(&request));
+        async move {
+            let Some(read) = request.object().await? else { return Ok(Outcome::Done) };
+            let a = read.value().unwrap()["data"]["a"].clone();
+            log.lock().unwrap().push(a.clone());
+            let applied = |name: &str, a: &Value| json!({ "metadata": { "namespace": "default", "name": name }, "data": { "b": a } });
+            objects.apply(&applied("a", &a), true).await?;
+            objects.get(&request.key).await?;
+            objects.patch(&request.key, &Patch::raw_merge(json!({ "data": { "c": a } }))).await?;
+            objects.apply(&applied("child", &a), true).await?;
+            Ok(Outcome::Done)
+        }
+    });
+    let of_parent = Trigger::kind(Scope::one(maps(), &key("child")), Mapping::each(|_| vec![key("a")]));
+    let controller = Controller::builder("c").for_(Scope::one(maps(), &key("a"))).on(of_parent);
+    engine.add(controller.run(reconciler).unwrap()).unwrap();
+    client.create(&maps(), &map("a", "1")).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(*seen.lock().unwrap(), ["1"]);
+    client.merge_patch(&maps(), &key("a"), &json!({ "data": { "a": "2" } }), None).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(*seen.lock().unwrap(), ["1", "2"]);
+    engine.stop().await;
+}
+
 /// Turns of the controllers of a scope that see `1` write `2`, while the cache is told nothing, and want another turn.
 async fn a_floor_below(scope: Scope, relabels: bool) -> (Vec<Value>, Duration, Duration) {
     let valve = Valve::by(|_| Flow::Deliver);

@@ -136,7 +136,7 @@ impl Room {
 
 /// Settles an object of a built-in kind; whether there was room for all.
 pub(super) fn settle(schema: &Schema, value: &mut Value, stage: Stage) -> bool {
-    visit(schema, value, stage, &mut Room(super::default::DEFAULTS_MAX)).is_some()
+    visit(schema, value, stage, &mut Room(super::walk::DEFAULTS_MAX)).is_some()
 }
 
 fn visit(schema: &Schema, value: &mut Value, stage: Stage, room: &mut Room) -> Option<()> {

@@ -7,7 +7,7 @@ use concert_api::{Fault, FieldError, FieldErrors};
 use concert_cel::Pattern;
 use serde_json::Value;
 
-use super::{Kind, Schema, decode, prune, rules, validate};
+use super::{Kind, Schema, decode, rules, validate, walk};
 
 /// Where a node stands; it decides what its missing type is called.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -373,7 +373,7 @@ pub(super) fn check_defaults(source: &Value, schema: &Schema, path: &str, root: 
         let field = format!("{path}.default");
         let is_resource = root || schema.is_embedded_resource();
         let identity = decode::default_errors(schema, default, is_resource, &field);
-        if !prune::is_pruned(schema, default, is_resource) {
+        if !walk::is_pruned(schema, default, is_resource) {
             errors.push(FieldError::invalid(field, default.clone(), "must not have unknown fields"));
         } else if !identity.is_empty() {
             errors.extend(identity);

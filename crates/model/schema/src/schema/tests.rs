@@ -460,6 +460,16 @@ proptest! {
     }
 
     #[test]
+    fn reading_is_pruning_and_then_defaulting(spec in any_spec()) {
+        let schema = asked();
+        let (mut read, mut stepwise) = (whole(spec.clone()), whole(spec));
+        let found = schema.read(&mut read);
+        prop_assert_eq!(found.unknown, schema.prune(&mut stepwise));
+        prop_assert_eq!(found.is_roomy, schema.default(&mut stepwise));
+        prop_assert_eq!(read, stepwise);
+    }
+
+    #[test]
     fn a_valid_object_stays_valid(spec in valid_spec()) {
         let schema = asked();
         let mut object = whole(spec);
