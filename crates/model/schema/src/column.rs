@@ -152,7 +152,8 @@ fn since(time: Time, now: Time) -> Value {
 }
 
 /// How long ago a moment in an object was; `<unknown>` if it is not there.
-pub(crate) fn age_of(time: &Value, now: Time) -> Value {
+#[must_use]
+pub fn age_of(time: &Value, now: Time) -> Value {
     time.as_str().and_then(|text| text.parse().ok()).map_or_else(|| "<unknown>".into(), |time| since(time, now))
 }
 

@@ -51,7 +51,7 @@ pub use builtin::{
     document, document_name, fingerprint, is_fractional, is_more, keep_notes, part_kind, referred, resized_pod,
     selector_text,
 };
-pub use column::Column;
+pub use column::{Column, age_of};
 pub use crd::{Conversion, Definition, Names, Scale, Scope, Version, definition_warnings, established_status};
 pub use duration::human_duration;
 pub use json_path::{JsonPath, PathError};

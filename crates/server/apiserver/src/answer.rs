@@ -196,6 +196,7 @@ impl Server {
             if parts.method != Method::POST {
                 return Err(Status::method_not_allowed());
             }
+            respond::negotiate(&parts.headers, Offer::Answer)?;
             let Arrived { bytes: body, .. } = self.read_body(sender.as_ref(), body).await?;
             let expected = ("authentication.k8s.io/v1", "TokenRequest");
             let body = protobuf::json(&mut parts.headers, expected, body)?;
@@ -326,7 +327,7 @@ impl Server {
         let body = match form {
             _ if target.part == Part::Scale => {
                 let object: Value = serde_json::from_slice(&written.object).map_err(Status::internal)?;
-                scale::before(target, &object)?.to_string().into()
+                scale::shaped(target, query, form, &scale::before(target, &object)?, self.now())?
             }
             Form::Object | Form::AggregatedDiscovery(_) => written.object,
             Form::Table(version) => {
@@ -380,6 +381,9 @@ fn allows(target: &Target, method: &Method) -> bool {
 }
 
 fn offer(method: &Method, target: &Target) -> Offer {
+    if target.resource.is_answered() {
+        return Offer::Answer;
+    }
     match (target.resource.is_custom(), method == Method::GET && target.name.is_none()) {
         (true, _) => Offer::Custom,
         (false, true) => Offer::Builtin(Count::Many),
@@ -419,7 +423,8 @@ fn health(check: &str, query: &str) -> String {
 fn version() -> Value {
     let (major, minor, git) = VERSION;
     json!({
-        "major": major, "minor": minor, "gitVersion": format!("{git}+concert"), "gitCommit": "", "gitTreeState": "",
+        "major": major, "minor": minor, "emulationMajor": major, "emulationMinor": minor,
+        "minCompatibilityMajor": major, "minCompatibilityMinor": "36", "gitVersion": format!("{git}+concert"), "gitCommit": "", "gitTreeState": "",
         "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "rustc", "platform": "linux/amd64",
     })
 }

@@ -20,6 +20,11 @@ const MARKS_OF_STORAGE: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 const MARKS_OF_INGRESS: [&str; 1] = ["ingressclass.kubernetes.io/is-default-class"];
 
+/// Whether it is about classes of priority.
+pub(crate) fn is_priority_class(target: &Target) -> bool {
+    target.resource.kind == "PriorityClass" && !target.resource.is_custom()
+}
+
 impl Server {
     /// Names the class of what is created or changed, if it has none and there is one for that.
     pub(crate) fn name_class(&self, target: &Target, object: &mut Value, is_new: bool) -> Result<(), Status> {
@@ -83,6 +88,19 @@ impl Server {
         pod["spec"]["priority"] = number.into();
         pod["spec"]["preemptionPolicy"] = policy.into();
         Ok(())
+    }
+
+    /// Only one class of priority may be the default.
+    pub(crate) fn check_default_priority(&self, target: &Target, class: &Value, is_new: bool) -> Result<(), Status> {
+        if !is_priority_class(target) || class["globalDefault"] != true {
+            return Ok(());
+        }
+        let name = meta::text(class, "name");
+        let all = self.all(PRIORITY).into_iter().filter(|class| class["globalDefault"] == true);
+        let default = all.min_by_key(|class| class["value"].as_i64()).unwrap_or_default();
+        let other = default["metadata"]["name"].as_str().filter(|other| is_new || *other != name);
+        let why = |other| format!("PriorityClass {other} is already marked as default. Only one default can exist");
+        other.map_or(Ok(()), |other| Err(Status::forbidden(&target.resource.id, name, &why(other))))
     }
 
     /// A claim grows only once it is bound, and where its class lets it.

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::Server;
 use crate::admission::{Operation, Review};
+use crate::classes::is_priority_class;
 use crate::contents::owns_others;
 use crate::encode;
 use crate::kept::Kept;
@@ -25,6 +26,8 @@ pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 pub(crate) const WRITE_TRIES: usize = 100;
 /// Namespaces without which nothing works.
 const PERMANENT: [&str; 3] = ["default", "kube-public", "kube-system"];
+/// Classes of priority that stay.
+const PRIORITY_OF_SYSTEM: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
 
 /// What a delete is answered with.
 pub(crate) enum Deleted {
@@ -47,6 +50,10 @@ impl Server {
             let object = encode::tree(&target.resource, target.version(), entry)?;
             if target.resource.id == kinds::namespaces() && PERMANENT.contains(&name.as_str()) {
                 return Err(Status::forbidden(&target.resource.id, &name, "this namespace may not be deleted"));
+            }
+            if is_priority_class(target) && PRIORITY_OF_SYSTEM.contains(&name.as_str()) {
+                let why = "this is a system priority class and cannot be deleted";
+                return Err(Status::forbidden(&target.resource.id, &name, why));
             }
             check_readable(target, options, &name)?;
             check_preconditions(target, options, &object, &name)?;

@@ -54,7 +54,7 @@ impl Server {
         };
         if target.part == Part::Scale {
             let object = encode::tree(&target.resource, target.version(), entry)?;
-            return Ok(scale::of(target, &object)?.to_string().into());
+            return scale::shaped(target, query, form, &scale::of(target, &object)?, self.now());
         }
         table::check_count(target, form, Count::One)?;
         self.shaped(target, query, form, entry)

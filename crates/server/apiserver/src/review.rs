@@ -3,7 +3,6 @@
 
 mod token;
 
-use bytes::Bytes;
 use concert_api::{FieldError, FieldErrors, Gvk, Status};
 use serde_json::{Map, Value, json};
 
@@ -23,17 +22,19 @@ impl Server {
     pub(crate) fn review(&self, target: &Target, query: &Query, media: Media, body: &[u8]) -> Result<Written, Status> {
         let Incoming { mut value, warnings, .. } = incoming::read(target, media, body, query.field_validation)?;
         let managed = books::created(target, query, &mut value, self.now());
-        let written = |metadata: &Value, spec: Option<&Value>, status: Value| {
+        let told = |object: Value| Written { code: 201, object: object.to_string().into(), warnings: warnings.clone() };
+        let unbooked = |metadata: &Value, spec: Option<&Value>, status| told(answered(target, metadata, spec, status));
+        let written = |metadata: &Value, spec: Option<&Value>, status| {
             let mut object = answered(target, metadata, spec, status);
             managed.write_to(&mut object);
-            Written { code: 201, object: Bytes::from(object.to_string()), warnings: warnings.clone() }
+            told(object)
         };
         let own = query.caller.as_deref().cloned().unwrap_or_else(User::administrator);
         let spec = &value["spec"];
         let answer = match target.resource.kind.as_str() {
             "SelfSubjectReview" => {
                 let metadata = json!({"creationTimestamp": self.now()});
-                return Ok(written(&metadata, None, json!({"userInfo": described(&own)})));
+                return Ok(unbooked(&metadata, None, json!({"userInfo": described(&own)})));
             }
             "SelfSubjectAccessReview" => {
                 check(target, &value, checked_spec(spec))?;
@@ -48,9 +49,9 @@ impl Server {
                 if namespace.is_empty() {
                     return Err(Status::bad_request("no namespace on request"));
                 }
-                return Ok(written(&json!({}), Some(&json!({})), self.rules(&own, namespace)));
+                return Ok(unbooked(&json!({}), Some(&json!({})), self.rules(&own, namespace)));
             }
-            "TokenReview" => self.token_review(spec)?,
+            "TokenReview" => return Ok(written(&value["metadata"], Some(spec), self.token_review(spec)?)),
             other => return Err(Status::internal(format!("{other} is not answered"))),
         };
         let metadata = match &target.namespace {

@@ -21,18 +21,20 @@ pub(crate) fn wipe(object: &mut Value) {
     }
 }
 
-/// Makes `metadata` of a new object what the server decides it to be.
-pub(crate) fn prepare_new(target: &Target, object: &mut Value, now: Time, random: &Random) -> Result<(), Status> {
-    check_namespace(target, object)?;
-    // What is no revision does not count.
+/// Refuses to store a new object that says which revision it is. What is no revision does not count.
+pub(crate) fn check_unversioned(object: &Value) -> Result<(), Status> {
     if meta::text(object, "resourceVersion").parse().is_ok_and(|revision: u64| revision > 0) {
         let message = "resourceVersion should not be set on objects to be created";
         return Err(Status::failure(500, "", message));
     }
+    Ok(())
+}
+
+/// Makes `metadata` of a new object what the server decides it to be.
+pub(crate) fn prepare_new(target: &Target, object: &mut Value, now: Time, random: &Random) -> Result<(), Status> {
+    check_namespace(target, object)?;
     let metadata = meta::of(object);
-    for field in
-        ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"]
-    {
+    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         metadata.remove(field);
     }
     // Kinds that do not count changes keep what was sent.

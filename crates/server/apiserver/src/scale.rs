@@ -1,13 +1,16 @@
 //! The scale subresource of custom resources: an `autoscaling/v1` Scale, read and written through three paths.
 
-use concert_api::{FieldError, FieldErrors, Gvk, Status, meta};
-use concert_schema::{JsonPath, Scale};
+use bytes::Bytes;
+use concert_api::{FieldError, FieldErrors, Gvk, Status, Time, meta};
+use concert_schema::{JsonPath, Scale, age_of};
 use serde_json::{Map, Value, json};
 
 use crate::body::Media;
 use crate::books;
 use crate::incoming::Incoming;
-use crate::target::{FieldValidation, Target};
+use crate::respond::{Count, Form};
+use crate::table;
+use crate::target::{FieldValidation, Query, Target};
 
 /// The paths of the workloads of built-in kinds, whose selector is no text.
 pub(crate) fn of_workloads() -> Scale {
@@ -27,6 +30,37 @@ pub(crate) fn of(target: &Target, object: &Value) -> Result<Value, Status> {
         return Err(Status::internal(format!("the spec replicas field {path:?} does not exist")));
     }
     Ok(document(paths, object))
+}
+
+/// A Scale in the form that the client wants.
+pub(crate) fn shaped(target: &Target, query: &Query, form: Form, scale: &Value, now: Time) -> Result<Bytes, Status> {
+    table::check_count(target, form, Count::One)?;
+    Ok(match form {
+        Form::Object | Form::AggregatedDiscovery(_) => scale.to_string(),
+        Form::Metadata(version, _) => table::metadata_only(version, scale).to_string(),
+        Form::Table(version) => {
+            let number = |part: &str| scale[part]["replicas"].as_i64().unwrap_or(0).into();
+            let cells = [
+                scale["metadata"]["name"].clone(),
+                number("spec"),
+                number("status"),
+                age_of(&scale["metadata"]["creationTimestamp"], now),
+            ];
+            let metadata = json!({"resourceVersion": scale["metadata"]["resourceVersion"]});
+            table::one_row(query, version, &columns(target), &cells, scale, &metadata)?.to_string()
+        }
+    }
+    .into())
+}
+
+/// What people see of a Scale. That of a custom resource knows what a name and an age are.
+fn columns(target: &Target) -> Value {
+    let (name, age) = if target.resource.is_custom() { ("name", "date") } else { ("", "string") };
+    let columns =
+        [("Name", "string", name), ("Desired", "integer", ""), ("Available", "integer", ""), ("Age", age, "")];
+    let column =
+        |(name, kind, format)| json!({"name": name, "type": kind, "format": format, "description": "", "priority": 0});
+    columns.into_iter().map(column).collect()
 }
 
 fn paths(target: &Target) -> Result<&Scale, Status> {

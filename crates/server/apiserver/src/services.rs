@@ -64,13 +64,14 @@ pub(crate) enum Unable {
 
 impl Server {
     /// Gives a service what it asks for, and what every service has. Whoever writes services holds the lock of those.
-    /// In a dry run nobody looks for what is free: it is shown what nobody can have.
+    /// In a dry run nobody looks for what is free: it is shown what nobody can have. Ports that others have are refused
+    /// there, too.
     pub(crate) fn allocate(&self, service: &mut Value, old: Option<&Value>, is_dry: bool) -> Result<(), Unable> {
         match old {
             Some(old) => keep(service, old),
             None => addresses::agree(&mut service["spec"], None),
         }
-        let taken = if is_dry { Taken::default() } else { self.taken(meta::text(service, "uid")) };
+        let taken = self.taken(meta::text(service, "uid"));
         let choice = if is_dry { Choice::Dummy } else { Choice::Free(&self.world().random) };
         addresses::set_families(service).map_err(Unable::Invalid)?;
         if old.is_none_or(is_name) && !is_name(service) {

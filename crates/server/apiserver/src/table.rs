@@ -9,7 +9,7 @@ use crate::beside::Stored;
 use crate::encode;
 use crate::kinds::{Resource, Version};
 use crate::respond::{Count, Form, not_acceptable};
-use crate::target::{Query, Target};
+use crate::target::{Part, Query, Target};
 
 /// A Table of one object.
 pub(crate) fn table(
@@ -20,10 +20,24 @@ pub(crate) fn table(
     metadata: &Value,
     now: Time,
 ) -> Result<Value, Status> {
+    let cells = target.version().cells(object, now);
+    one_row(query, api_version, &definitions(target), &cells, object, metadata)
+}
+
+/// A Table of one object with these cells.
+pub(crate) fn one_row(
+    query: &Query,
+    api_version: &str,
+    columns: &Value,
+    cells: &[Value],
+    object: &Value,
+    metadata: &Value,
+) -> Result<Value, Status> {
     check_included(query)?;
+    let object = included(&query.include_object, api_version, object);
     Ok(json!({
-        "kind": "Table", "apiVersion": api_version, "metadata": metadata, "columnDefinitions": definitions(target),
-        "rows": [row(target, &query.include_object, api_version, object, now)],
+        "kind": "Table", "apiVersion": api_version, "metadata": metadata, "columnDefinitions": columns,
+        "rows": [{"cells": cells, "object": object}],
     }))
 }
 
@@ -45,13 +59,16 @@ pub(crate) fn definitions(target: &Target) -> Value {
 
 /// The row of an object.
 pub(crate) fn row(target: &Target, include: &str, api_version: &str, object: &Value, now: Time) -> Value {
-    let cells = target.version().cells(object, now);
-    let object = match include {
+    json!({"cells": target.version().cells(object, now), "object": included(include, api_version, object)})
+}
+
+/// What of an object a row has with it.
+fn included(include: &str, api_version: &str, object: &Value) -> Value {
+    match include {
         "None" => Value::Null,
         "Object" => object.clone(),
         _ => metadata_only(api_version, object),
-    };
-    json!({"cells": cells, "object": object})
+    }
 }
 
 /// A `PartialObjectMetadata` of an object.
@@ -94,6 +111,9 @@ pub(crate) fn check_count(target: &Target, form: Form, found: Count) -> Result<(
 
 /// What the real server calls a kind inside.
 fn go_type(target: &Target, kind: &str, custom: &str) -> String {
+    if target.part == Part::Scale {
+        return "*autoscaling.Scale".to_owned();
+    }
     if target.resource.is_custom() {
         return format!("*unstructured.{custom}");
     }

@@ -98,12 +98,14 @@ impl Server {
             let key = target.key(&name);
             if query.dry_run {
                 if self.store().snapshot().get(&key).is_none() {
-                    let object = encode::tried(&target.resource, target.version(), object, "");
+                    let sent = meta::text(&object, "resourceVersion").to_owned();
+                    let object = encode::tried(&target.resource, target.version(), object, &sent);
                     return Ok(Written { code: 201, object, warnings });
                 }
                 self.check_taken(target, &name, generated, attempt).map_err(|status| status.warning(&warnings))?;
                 continue;
             }
+            rules::check_unversioned(&object).map_err(|status| status.warning(&warnings))?;
             if !self.has_free_addresses(target, &object) && attempt < WRITE_TRIES {
                 continue;
             }
@@ -168,6 +170,7 @@ impl Server {
         }
         errors.extend(scale::check(target, object));
         refuse_invalid(target, object, &errors)?;
+        self.check_default_priority(target, object, true)?;
         if target.resource.id == kinds::definitions() {
             self.establish(object, None, &mut new.managed);
         }
@@ -280,6 +283,7 @@ impl Server {
         warnings.extend(check_content(target, &object, old, &mut errors));
         refuse_invalid(target, &object, &errors)
             .and_then(|()| self.check_growth(target, &object, old))
+            .and_then(|()| self.check_default_priority(target, &object, false))
             .map_err(|status| status.warning(&warnings))?;
         warnings.extend(advice(target, &object, Some(old)));
         if target.resource.id == kinds::definitions() && target.part != Part::Status {

@@ -22,6 +22,13 @@ pub(super) fn name(object: &Value) -> Value {
     object["metadata"]["name"].as_str().unwrap_or_default().into()
 }
 
+/// The name of a class, and whether one of these annotations makes it the default.
+pub(super) fn name_of_class(object: &Value, marks: &[&str]) -> Value {
+    let is_default = marks.iter().any(|mark| object["metadata"]["annotations"][*mark] == "true");
+    let suffix = if is_default { " (default)" } else { "" };
+    format!("{}{suffix}", text(&object["metadata"]["name"])).into()
+}
+
 /// How long ago an object was made.
 pub(super) fn age(object: &Value, now: Time) -> Value {
     age_of(&object["metadata"]["creationTimestamp"], now)

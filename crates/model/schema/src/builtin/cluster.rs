@@ -117,6 +117,10 @@ fn check_node_change(object: &Value, old: &Value, judge: &mut Judge) {
     check_taints(&object["spec"]["taints"], judge);
 }
 
+/// The classes of priority that every cluster has.
+const SYSTEM_CLASSES: [(&str, i64); 2] =
+    [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+
 pub(super) fn check_priority_class(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut judge = Judge::default();
     if let Some(old) = old {
@@ -127,16 +131,18 @@ pub(super) fn check_priority_class(object: &Value, old: Option<&Value>) -> Field
         return judge.errors;
     }
     let (name, value) = (text(&object["metadata"]["name"]), object["value"].as_i64().unwrap_or(0));
-    let is_known = matches!(
-        (name, value, object["globalDefault"] == true),
-        ("system-node-critical", 2_000_001_000, false) | ("system-cluster-critical", 2_000_000_000, false)
-    );
-    if is_known {
-        return judge.errors;
-    }
     if name.starts_with("system-") {
-        let detail = "priority class names with 'system-' prefix are reserved for system use only. error: system- is not allowed";
-        judge.forbidden("metadata.name", detail);
+        let known = SYSTEM_CLASSES.into_iter().find(|(known, _)| *known == name);
+        let error = match known {
+            None => format!("{name} is not a known system priority class"),
+            Some((_, known)) if known != value => format!("value of {name} PriorityClass must be {known}"),
+            Some(_) if object["globalDefault"] == true => {
+                format!("globalDefault of {name} PriorityClass must be false")
+            }
+            Some(_) => return judge.errors,
+        };
+        let of_system = "priority class names with 'system-' prefix are reserved for system use only";
+        judge.forbidden("metadata.name", format!("{of_system}. error: {error}"));
     } else if value > 1_000_000_000 {
         judge.forbidden("value", "maximum allowed value of a user defined priority is 1000000000");
     }

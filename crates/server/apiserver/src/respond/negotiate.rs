@@ -47,6 +47,8 @@ pub(crate) enum Offer {
     Custom,
     /// Objects of a built-in kind; whether as a list.
     Builtin(Count),
+    /// The answer to a question, which has no columns.
+    Answer,
     /// Documents about what is served.
     Discovery { routed: bool, aggregated: bool },
     /// Something that is always JSON.
@@ -62,11 +64,12 @@ impl Offer {
         let is_text = wanted.encoding != Encoding::Protobuf;
         match (self, wanted.form) {
             (Self::Custom, Form::Object) | (Self::Custom | Self::Builtin(_), Form::Table(_)) => is_text,
-            (Self::Builtin(_) | Self::Discovery { .. }, Form::Object) => true,
+            (Self::Builtin(_) | Self::Answer | Self::Discovery { .. }, Form::Object) => true,
             (Self::Fixed, Form::Object) => wanted.encoding == Encoding::Json,
-            (Self::Custom | Self::Builtin(_), Form::Metadata(..)) => true,
+            (Self::Custom | Self::Builtin(_) | Self::Answer, Form::Metadata(..)) => true,
             (Self::Discovery { aggregated, .. }, Form::AggregatedDiscovery(_)) => aggregated,
-            (Self::Custom | Self::Builtin(_), Form::AggregatedDiscovery(_))
+            (Self::Answer, Form::Table(_))
+            | (Self::Custom | Self::Builtin(_) | Self::Answer, Form::AggregatedDiscovery(_))
             | (Self::Discovery { .. }, Form::Table(_) | Form::Metadata(..))
             | (Self::Fixed, Form::Table(_) | Form::Metadata(..) | Form::AggregatedDiscovery(_)) => false,
         }
@@ -77,7 +80,7 @@ impl Offer {
         let available = match self {
             Self::Custom | Self::Discovery { routed: false, .. } => return Ok(()),
             Self::Builtin(Count::Many) => format!("{REPRESENTATIONS}, {STREAMS}"),
-            Self::Builtin(Count::One) | Self::Discovery { .. } => REPRESENTATIONS.to_owned(),
+            Self::Builtin(Count::One) | Self::Answer | Self::Discovery { .. } => REPRESENTATIONS.to_owned(),
             Self::Fixed => JSON.to_owned(),
         };
         let media = |clause: &str| clause.split(';').next().unwrap_or_default().trim().to_owned();

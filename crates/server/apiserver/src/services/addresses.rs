@@ -213,17 +213,19 @@ pub(super) fn set(service: &mut Value, taken: &Taken, choice: Choice<'_>) -> Res
     Ok(())
 }
 
-/// Why an address cannot be had.
-fn refused(address: &str, taken: &Taken, choice: Choice<'_>) -> Option<&'static str> {
+/// Why an address cannot be had. In a dry run nobody has any.
+fn refused(address: &str, taken: &Taken, choice: Choice<'_>) -> Option<String> {
     let is_within = address.parse::<Ipv4Addr>().is_ok_and(|address| {
         let [a, b, c, host] = address.octets();
         [a, b, c] == NETWORK.octets()[..3] && (1..=254).contains(&host)
     });
-    if !is_within {
-        return Some("the provided network does not match the current range");
+    match choice {
+        Choice::Dummy => (!is_within).then(|| {
+            format!("the provided IP ({address}) is not in the valid range. The range of valid IPs is {NETWORK}/24")
+        }),
+        Choice::Free(_) if !is_within => Some("the provided network does not match the current range".to_owned()),
+        Choice::Free(_) => taken.addresses.contains(address).then(|| "provided IP is already allocated".to_owned()),
     }
-    let is_taken = matches!(choice, Choice::Free(_)) && taken.addresses.contains(address);
-    is_taken.then_some("provided IP is already allocated")
 }
 
 fn free(taken: &Taken, choice: Choice<'_>) -> Option<String> {

@@ -60,3 +60,21 @@ async fn a_pod_counts_what_its_class_says() {
     let found = ["priority", "priorityClassName", "preemptionPolicy"].map(|name| spec[name].clone());
     assert_eq!(found, [json!(7), json!("usual"), json!("Never")]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn only_one_class_of_priority_is_the_default() {
+    const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    let api = Api::with_files().await;
+    let class = |name: &str, default: bool| json!({"metadata": {"name": name}, "value": 10, "globalDefault": default});
+    assert_eq!(api.post(CLASSES, &class("a", true)).await.code, 201);
+    let words = "priorityclasses.scheduling.k8s.io \"b\" is forbidden: PriorityClass a is already marked as default. Only one default can exist";
+    let refused = api.post(CLASSES, &class("b", true)).await;
+    assert_eq!((refused.code, message(&refused)), (403, words));
+    assert_eq!(api.post(CLASSES, &class("b", false)).await.code, 201);
+    let refused = api.merge(&format!("{CLASSES}/b"), json!({"globalDefault": true})).await;
+    assert_eq!((refused.code, message(&refused)), (403, words));
+    assert_eq!(api.merge(&format!("{CLASSES}/a"), json!({"description": "d"})).await.code, 200);
+    let kept = api.delete(&format!("{CLASSES}/system-node-critical"), "").await;
+    let words = "priorityclasses.scheduling.k8s.io \"system-node-critical\" is forbidden: this is a system priority class and cannot be deleted";
+    assert_eq!((kept.code, message(&kept)), (403, words));
+}

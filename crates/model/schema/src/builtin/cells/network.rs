@@ -3,7 +3,9 @@
 use concert_api::Time;
 use serde_json::Value;
 
-use super::{NONE, SHOWN, age, labels, length, list, name, number, shown_selector, some_of, text, text_or, texts};
+use super::{
+    NONE, SHOWN, age, labels, length, list, name, name_of_class, number, shown_selector, some_of, text, text_or, texts,
+};
 
 pub(in crate::builtin) fn service(object: &Value, now: Time) -> Vec<Value> {
     let spec = &object["spec"];
@@ -85,8 +87,6 @@ fn hosts(rules: &Value) -> String {
 }
 
 pub(in crate::builtin) fn ingress_class(object: &Value, now: Time) -> Vec<Value> {
-    let annotation = &object["metadata"]["annotations"]["ingressclass.kubernetes.io/is-default-class"];
-    let suffix = if *annotation == "true" { " (default)" } else { "" };
     let parameters = &object["spec"]["parameters"];
     let shown = if parameters.is_object() {
         let group = parameters["apiGroup"].as_str().map(|group| format!(".{group}")).unwrap_or_default();
@@ -94,8 +94,8 @@ pub(in crate::builtin) fn ingress_class(object: &Value, now: Time) -> Vec<Value>
     } else {
         NONE.to_owned()
     };
-    let name = format!("{}{suffix}", text(&name(object)));
-    vec![name.into(), object["spec"]["controller"].clone(), shown.into(), age(object, now)]
+    let name = name_of_class(object, &["ingressclass.kubernetes.io/is-default-class"]);
+    vec![name, object["spec"]["controller"].clone(), shown.into(), age(object, now)]
 }
 
 pub(in crate::builtin) fn network_policy(object: &Value, now: Time) -> Vec<Value> {

@@ -3,7 +3,7 @@
 use concert_api::Time;
 use serde_json::Value;
 
-use super::{NONE, UNSET, age, length, list, name, text, text_or, texts};
+use super::{NONE, UNSET, age, length, list, name, name_of_class, text, text_or, texts};
 
 /// How a volume is used, in short.
 fn modes(list: &Value) -> String {
@@ -68,8 +68,9 @@ pub(in crate::builtin) fn claim(object: &Value, now: Time) -> Vec<Value> {
 }
 
 pub(in crate::builtin) fn storage_class(object: &Value, now: Time) -> Vec<Value> {
+    let marks = ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
     vec![
-        name(object),
+        name_of_class(object, &marks),
         object["provisioner"].clone(),
         text_or(&object["reclaimPolicy"], "Delete").into(),
         text_or(&object["volumeBindingMode"], "Immediate").into(),
