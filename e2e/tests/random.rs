@@ -14,7 +14,10 @@ use concert_e2e::differential::{recording, run_all};
 use concert_e2e::{ControlPlane, Stopwatch, environment};
 
 /// The seeds that are always played.
-const SEEDS: Range<u64> = 0..64;
+const SEEDS: Range<u64> = 0..98;
+/// But for these: the real server tells the errors of one in another order each time, and of the other row 3 of
+/// `docs/differences.md` is true.
+const PASSED_OVER: [u64; 2] = [78, 89];
 /// How many scenarios one pair of servers plays: definitions slow the real one down.
 const AT_ONCE: usize = 200;
 /// How many differences are made small in one run; more are told by their seed.
@@ -25,9 +28,9 @@ fn random_writes_are_answered_alike() {
     let recording = std::env::var_os("CONCERT_RECORD").is_some();
     match (environment::reference_apiserver(), std::env::var("CONCERT_SEEDS")) {
         (Ok(_), Err(_)) if recording => record(),
-        (Ok(_), Ok(seeds)) => hunt(parsed(&seeds)),
+        (Ok(_), Ok(seeds)) => hunt(scenarios(parsed(&seeds))),
         (Ok(_), Err(_)) => {
-            hunt(SEEDS);
+            hunt(played());
             compare_with_recording();
         }
         (Err(missing), Ok(_)) => panic!("a hunt needs the real server: {missing}"),
@@ -48,13 +51,17 @@ fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("recorded")
 }
 
-fn scenarios(seeds: Range<u64>) -> Vec<Scenario> {
+fn scenarios(seeds: impl Iterator<Item = u64>) -> Vec<Scenario> {
     seeds.map(random::scenario).collect()
 }
 
+/// What is always played.
+fn played() -> Vec<Scenario> {
+    scenarios(SEEDS.filter(|seed| !PASSED_OVER.contains(seed)))
+}
+
 /// Plays them on both servers, and shrinks what differs.
-fn hunt(seeds: Range<u64>) {
-    let all = scenarios(seeds);
+fn hunt(all: Vec<Scenario>) {
     let mut told = Vec::new();
     for scenarios in all.chunks(AT_ONCE) {
         let (real, ours) = (ControlPlane::reference(), ControlPlane::embedded());
@@ -79,7 +86,7 @@ fn hunt(seeds: Range<u64>) {
 
 /// Writes down what the real server answers, where it says the same twice.
 fn record() {
-    let scenarios = scenarios(SEEDS);
+    let scenarios = played();
     let servers = [ControlPlane::reference(), ControlPlane::reference()];
     let mut plays = servers.iter().map(|server| {
         let answers = run_all(&server.api(), &scenarios);
@@ -98,7 +105,7 @@ fn record() {
 }
 
 fn compare_with_recording() {
-    let scenarios = scenarios(SEEDS);
+    let scenarios = played();
     let server = ControlPlane::embedded();
     let ours = run_all(&server.api(), &scenarios);
     let mut failures: BTreeMap<String, Vec<String>> = BTreeMap::new();
