@@ -245,6 +245,14 @@ impl FieldSet {
         })
     }
 
+    /// Whether there is an item of a list of which not even a key is in it.
+    pub(crate) fn has_bare_items(&self) -> bool {
+        self.nodes.iter().any(|node| match node.element {
+            Element::Key(_) if node.below.is_empty() => true,
+            _ => node.below.has_bare_items(),
+        })
+    }
+
     /// The paths in it, in words; those of one level before those below it.
     #[must_use]
     pub fn paths(&self) -> Vec<String> {

@@ -41,6 +41,17 @@ pub(crate) fn restored_scale(scale: &mut Value) -> Option<String> {
     schema.restore_fault(scale)
 }
 
+/// How an object came to be that is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// It was read, as it came or as a patch left it.
+    Read,
+    /// A configuration was merged into it, and it was not read since: a custom resource is still to be pruned.
+    Merged,
+    /// The same, and that said of the status, which is not there, that it is null.
+    WithoutStatus,
+}
+
 /// An object as its writer wants it, and whose its fields are then.
 #[derive(Clone, Debug)]
 pub(crate) struct Booked {
@@ -48,8 +59,8 @@ pub(crate) struct Booked {
     pub(crate) value: Value,
     pub(crate) managed: ManagedFields,
     pub(crate) warnings: Vec<String>,
-    /// A configuration was merged into it, and it was not read since: a custom resource is still to be pruned.
-    pub(crate) is_merged: bool,
+    /// How it came to be.
+    pub(crate) made: Made,
     /// It said that something is empty, and some kinds count that as a change.
     pub(crate) is_hollow: bool,
 }

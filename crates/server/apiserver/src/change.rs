@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::beside::Stored;
 use crate::body::{Document, Media, patch_type, unsupported_media};
-use crate::books::{self, Booked, ScaleBooks};
+use crate::books::{self, Booked, Made, ScaleBooks};
 use crate::delete::json_type;
 use crate::incoming::{self, Incoming, MANAGED};
 use crate::kinds;
@@ -124,7 +124,7 @@ impl Change {
                 let Incoming { mut value, mut warnings, is_hollow } = sent.clone();
                 warnings.extend(owners::deduplicate(&mut value, Stage::Sent));
                 let managed = books::created(target, query, &mut value, now);
-                Booked { value, managed, warnings, is_merged: false, is_hollow }
+                Booked { value, managed, warnings, made: Made::Read, is_hollow }
             }
             Self::Apply(config) => {
                 let booked = self.configured(target, query, None, config, now)?;
@@ -174,7 +174,7 @@ impl Change {
             warnings.extend(owners::deduplicate(&mut value, Stage::Sent));
         }
         let managed = books::updated(target, live, &mut value, query.author(now));
-        Ok(Booked { value, managed, warnings, is_merged: false, is_hollow })
+        Ok(Booked { value, managed, warnings, made: Made::Read, is_hollow })
     }
 
     /// What a strategic patch leaves is no text that is read, but a tree that is made an object.
@@ -231,7 +231,7 @@ impl Change {
             }
         };
         let value = scale::applied(target, &scale, live.object, self.is_patch())?;
-        Ok(Booked { value, managed, warnings, is_merged: false, is_hollow: false })
+        Ok(Booked { value, managed, warnings, made: Made::Read, is_hollow: false })
     }
 
     /// The object after a configuration was applied to it.
@@ -246,11 +246,12 @@ impl Change {
         let applied = books::applied(target, query, live, &config.value, now)?;
         let warnings = strict(config, query)?;
         let mut object = applied.object;
-        drop_null_status(&mut object, live.map(|live| live.object), &config.value);
+        let forgot = drop_null_status(&mut object, live.map(|live| live.object), &config.value);
         let is_made = applied.changed || live.is_none();
         let is_hollow = target.version().builtin.is_some_and(|builtin| builtin.is_hollow(&object));
         let value = if is_made { incoming::applied(target, &config.value, object)? } else { object };
-        Ok(Booked { value, managed: applied.managed, warnings, is_merged: true, is_hollow })
+        let made = if forgot { Made::WithoutStatus } else { Made::Merged };
+        Ok(Booked { value, managed: applied.managed, warnings, made, is_hollow })
     }
 
     /// Whether a patch may change the books themselves.
@@ -297,13 +298,13 @@ impl Change {
     }
 }
 
-/// A status that is said to be null where there is none is still none. One that was emptied is null, and refused later.
-fn drop_null_status(object: &mut Value, live: Option<&Value>, config: &Value) {
+/// A status that is said to be null where there is none is still none, as it told. One that was emptied is null, and
+/// refused later.
+fn drop_null_status(object: &mut Value, live: Option<&Value>, config: &Value) -> bool {
     let is_said = config.get("status").is_some_and(Value::is_null);
     let was_there = live.is_some_and(|live| live.get("status").is_some());
-    if let Some(members) = object.as_object_mut().filter(|_| is_said && !was_there) {
-        members.remove("status");
-    }
+    let members = object.as_object_mut().filter(|_| is_said && !was_there);
+    members.is_some_and(|members| members.remove("status").is_some())
 }
 
 /// Reads the configuration of an apply: YAML, of which JSON is a part.

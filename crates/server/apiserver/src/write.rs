@@ -19,7 +19,7 @@ use crate::admission::{Operation, Review};
 use crate::advice::advice;
 use crate::beside::Stored;
 use crate::body::Media;
-use crate::books::{self, Booked};
+use crate::books::{self, Booked, Made};
 use crate::change::{Change, check_revision, check_uid};
 use crate::encode;
 use crate::generation;
@@ -60,7 +60,7 @@ impl Server {
             rules::wipe(&mut value);
             warnings.extend(owners::deduplicate(&mut value, Stage::Sent));
             let managed = books::created(target, query, &mut value, self.now());
-            Ok(Booked { value, managed, warnings, is_merged: false, is_hollow })
+            Ok(Booked { value, managed, warnings, made: Made::Read, is_hollow })
         };
         self.create_booked(target, query, read()?, read).await
     }
@@ -89,8 +89,8 @@ impl Server {
             self.check_escalation(target, query, &new.value, None)?;
             let addresses = self.hold_addresses(target).await;
             self.prepare_created(target, query, &mut new).map_err(|status| status.warning(&new.warnings))?;
-            let Booked { value: mut object, managed, mut warnings, is_merged, .. } = new;
-            let mut before = prune_merged(target, &mut object, is_merged);
+            let Booked { value: mut object, managed, mut warnings, made, .. } = new;
+            let mut before = prune_merged(target, &mut object, made);
             warnings.extend(advice(target, &object, None));
             before.iter_mut().chain([&mut object]).for_each(|object| managed.write_to(object));
             let (told, _addresses) = self.consult_holding(target, &review, &object, addresses).await?;
@@ -260,7 +260,7 @@ impl Server {
             // A write that changes nothing has no time.
             sent.managed.keep_times(live.managed);
         }
-        let Booked { value: sent, mut managed, mut warnings, is_merged, is_hollow } = sent;
+        let Booked { value: sent, mut managed, mut warnings, made, is_hollow } = sent;
         let conditional = rules::check_name(target, &sent)
             .and_then(|()| self.check_escalation(target, query, &sent, Some(old)))
             .and_then(|()| check_uid(target, &sent, old, change))
@@ -289,7 +289,7 @@ impl Server {
         if target.resource.id == kinds::definitions() && target.part != Part::Status {
             self.establish(&mut object, Some(old), &mut managed);
         }
-        let pruned = prune_merged(target, &mut object, is_merged);
+        let pruned = prune_merged(target, &mut object, made);
         let mut before = pruned.or_else(|| default_scaled(target, &mut object));
         let unchanged = object == *old && managed == *live.managed;
         before.iter_mut().chain([&mut object]).for_each(|object| managed.write_to(object));
@@ -427,11 +427,15 @@ fn is_the_same(sent: &Value, old: &Value) -> bool {
 
 /// A custom resource that was not read since a configuration was merged into it is pruned when it is stored; gives what
 /// it was before, where that was another thing.
-fn prune_merged(target: &Target, object: &mut Value, is_merged: bool) -> Option<Value> {
-    if !is_merged || !target.resource.is_custom() {
+fn prune_merged(target: &Target, object: &mut Value, made: Made) -> Option<Value> {
+    if made == Made::Read || !target.resource.is_custom() {
         return None;
     }
-    let before = object.clone();
+    let mut before = object.clone();
+    let has_status = target.part == Part::Status || !target.version().status;
+    if made == Made::WithoutStatus && has_status {
+        before["status"] = Value::Null;
+    }
     target.version().schema.prune(object);
     (before != *object).then_some(before)
 }

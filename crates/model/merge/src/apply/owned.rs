@@ -39,6 +39,10 @@ fn of_members(map: MapType<'_>, members: &serde_json::Map<String, Value>) -> Fie
     FieldSet::from_nodes(nodes.collect())
 }
 
+/// What stands for the items that have no identity (what is left of one that lost all it had), so that their list is not
+/// taken for empty. Nothing that is checked has such items.
+const UNKNOWN: Element = Element::Index(-1);
+
 /// Items of one identity are owned as a unit.
 fn of_items(list: &ListOf<'_>, items: &[Value]) -> FieldSet {
     let sorted = sorted(list, items);
@@ -49,7 +53,8 @@ fn of_items(list: &ListOf<'_>, items: &[Value]) -> FieldSet {
         };
         Some(Node { element: same.first()?.0.element(), member: true, below })
     });
-    FieldSet::from_nodes(nodes.collect())
+    let unknown = Node { element: UNKNOWN, member: true, below: FieldSet::default() };
+    FieldSet::from_nodes(nodes.chain((sorted.len() < items.len()).then_some(unknown)).collect())
 }
 
 /// Makes members of the named fields that a set goes through: who owns something in `spec` then owns `spec`.

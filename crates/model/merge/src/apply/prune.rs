@@ -34,9 +34,11 @@ impl Endpoint<'_> {
             return Ok(merged);
         }
         // Who still applies all it applied loses nothing: by far the most common case. In another version it could turn
-        // out that nothing can be converted.
+        // out that nothing can be converted. Of an item that is applied as nothing but the default of its key nobody owns
+        // that key: it does go, as in the real server.
         let only_version = managed.entries().iter().all(|entry| entry.api_version == own_version);
-        if only_version && last.api_version == own_version && last.fields.is_within(now) {
+        let is_kept = only_version && last.api_version == own_version && last.fields.is_within(now);
+        if is_kept && !now.has_bare_items() {
             return Ok(merged);
         }
         let (kind, converted) = match self.moved(&merged, &own_version, &last.api_version) {
