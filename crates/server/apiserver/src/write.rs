@@ -416,7 +416,7 @@ impl Server {
 
 /// Whether nothing is wanted to be other than it is. What only the server sets is as it is, whatever is said of it.
 fn is_the_same(sent: &Value, old: &Value) -> bool {
-    const ITS_OWN: [&str; 2] = ["creationTimestamp", "generation"];
+    const ITS_OWN: [&str; 3] = ["creationTimestamp", "generation", "uid"];
     let (Some(new), Some(before)) = (sent.as_object(), old.as_object()) else { return sent == old };
     let content = |(name, _): &(&String, &Value)| *name != "metadata";
     let theirs = |(name, _): &(&String, &Value)| !ITS_OWN.contains(&name.as_str());

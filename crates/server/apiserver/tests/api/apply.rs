@@ -56,7 +56,8 @@ async fn what_only_the_server_sets_makes_no_change_of_an_apply_however_late_it_c
     let path = format!("{MAPS}/a");
     let mut map = data("a", json!({"a": "1"}));
     let made = api.apply(&path, "me", &map).await;
-    for (field, value) in [("creationTimestamp", json!("2020-01-01T00:00:00Z")), ("generation", json!(77))] {
+    let own = [("creationTimestamp", json!("2020-01-01T00:00:00Z")), ("generation", json!(77)), ("uid", json!(""))];
+    for (field, value) in own {
         tokio::time::advance(std::time::Duration::from_secs(2)).await;
         map["metadata"][field] = value;
         assert_eq!(api.apply(&path, "me", &map).await.body, made.body, "{field}");
