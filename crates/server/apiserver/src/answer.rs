@@ -85,13 +85,12 @@ impl Server {
     }
 
     /// Answers a request that was let in.
-    async fn answer_admitted<B>(&self, mut parts: Parts, caller: Option<Arc<User>>, body: B) -> Response<Body>
+    async fn answer_admitted<B>(&self, parts: Parts, caller: Option<Arc<User>>, body: B) -> Response<Body>
     where
         B: http_body::Body<Data: Send> + Send,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let uri = parts.uri.clone();
-        let sender = parts.extensions.get::<User>().cloned();
         let Some(path) = plain(uri.path()) else { return respond::text(400, "400 Bad Request") };
         let Some(route) = route(&path) else { return respond::nowhere() };
         match route {
@@ -107,54 +106,68 @@ impl Server {
             Route::Backup => respond::failure(&Status::method_not_allowed()),
             Route::Discovery(segments) => self.discovery(&parts.method, &segments, &parts.headers),
             Route::OpenApi(document) => self.openapi(document),
-            Route::Resource(path) => {
-                if let Some(account) = path.token_of() {
-                    return self.answer_token(&account, parts, caller, body).await;
-                }
-                if path.group == access::GROUP {
-                    self.expect_roles().await;
-                }
-                let found = Target::find(&self.kinds(), &path).or_else(|| Target::find(&self.refresh_kinds(), &path));
-                let Some(target) = found else { return self.no_resource(&path) };
-                if target.resource.is_custom() && !target.may_take(&parts.method) {
-                    return respond::nowhere();
-                }
-                let watched = path.watched;
-                let answer = async {
-                    let query = Query::parse(&parts.method, parts.uri.query().unwrap_or_default())?;
-                    let program = program(&parts.headers);
-                    let query = Query { caller, program, watch: query.watch || watched, watched_one: watched, ..query };
-                    if watched && parts.method != Method::GET {
-                        return Err(Status::method_not_allowed());
-                    }
-                    let wanted = respond::negotiate(&parts.headers, offer(&parts.method, &target))?;
-                    if query.watch {
-                        wanted.check_stream()?;
-                    }
-                    let Arrived { bytes, room } = self.read_body(sender.as_ref(), body).await?;
-                    let burden = self.burden(&parts.method, &parts.headers, &target, &bytes);
-                    let _room = self.room_for(sender.as_ref(), burden).await?;
-                    let work = async {
-                        let body = protobuf::translated(&parts.method, &mut parts.headers, &target, bytes)?;
-                        self.resource(&parts.method, &parts.headers, &target, &query, wanted, &body).await
-                    };
-                    let mut response = burden.carried(work).await?;
-                    response.extensions_mut().insert(wanted.encoding);
-                    // A large one is answered at length, and its reader may be slow.
-                    Ok(match room {
-                        Some(room) => limits::keeping(response, room),
-                        None => response,
-                    })
-                };
-                let mut response = answer.await.unwrap_or_else(|status| respond::failure(&status));
-                // Where there is nothing to be called nobody is warned; what is not watched can be read.
-                let refused = response.status() == http::StatusCode::METHOD_NOT_ALLOWED && parts.method != Method::GET;
-                if let Some(warning) = target.version().deprecated.as_ref().filter(|_| !refused) {
-                    respond::warn_first(&mut response, warning);
-                }
-                response
-            }
+            Route::Resource(path) => self.answer_path(&path, parts, caller, body).await,
         }
+    }
+
+    /// Answers a request about what is stored under a path, or asked there.
+    async fn answer_path<B>(
+        &self,
+        path: &crate::target::Path<'_>,
+        mut parts: Parts,
+        caller: Option<Arc<User>>,
+        body: B,
+    ) -> Response<Body>
+    where
+        B: http_body::Body<Data: Send> + Send,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let sender = parts.extensions.get::<User>().cloned();
+        if let Some(account) = path.token_of() {
+            return self.answer_token(&account, parts, caller, body).await;
+        }
+        if path.group == access::GROUP {
+            self.expect_roles().await;
+        }
+        let found = Target::find(&self.kinds(), path).or_else(|| Target::find(&self.refresh_kinds(), path));
+        let Some(target) = found else { return self.no_resource(path) };
+        if target.resource.is_custom() && !target.may_take(&parts.method) {
+            return respond::nowhere();
+        }
+        let watched = path.watched;
+        let answer = async {
+            let query = Query::parse(&parts.method, parts.uri.query().unwrap_or_default())?;
+            let program = program(&parts.headers);
+            let query = Query { caller, program, watch: query.watch || watched, watched_one: watched, ..query };
+            if watched && parts.method != Method::GET {
+                return Err(Status::method_not_allowed());
+            }
+            let wanted = respond::negotiate(&parts.headers, offer(&parts.method, &target))?;
+            if query.watch {
+                wanted.check_stream()?;
+            }
+            let Arrived { bytes, room } = self.read_body(sender.as_ref(), body).await?;
+            let burden = self.burden(&parts.method, &parts.headers, &target, &bytes);
+            let _room = self.room_for(sender.as_ref(), burden).await?;
+            let work = async {
+                let body = protobuf::translated(&parts.method, &mut parts.headers, &target, bytes)?;
+                self.resource(&parts.method, &parts.headers, &target, &query, wanted, &body).await
+            };
+            let mut response = burden.carried(work).await?;
+            response.extensions_mut().insert(wanted.encoding);
+            // A large one is answered at length, and its reader may be slow.
+            Ok(match room {
+                Some(room) => limits::keeping(response, room),
+                None => response,
+            })
+        };
+        let mut response = answer.await.unwrap_or_else(|status| respond::failure(&status));
+        // Where there is nothing to be called nobody is warned; what is not watched can be read.
+        let refused = response.status() == http::StatusCode::METHOD_NOT_ALLOWED && parts.method != Method::GET;
+        if let Some(warning) = target.version().deprecated.as_ref().filter(|_| !refused) {
+            respond::warn_first(&mut response, warning);
+        }
+        response
     }
 
     /// The answer where a path leads to no resource: of a built-in group that nothing is found, of a custom resource
