@@ -37,6 +37,9 @@ const COUNTED: [&str; 9] = [
     "services.nodeports",
 ];
 
+/// How many names are told of what there is instead: each that is missing tells them.
+const MOST_NAMES: usize = 100;
+
 /// Whose requests and limits they are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Of {
@@ -190,7 +193,7 @@ fn check_claims(used: &Value, claims: &BTreeSet<&str>, path: &str, judge: &mut J
             known.insert(key);
         }
         if !claims.contains(name) {
-            let all: Vec<&str> = claims.iter().copied().collect();
+            let all: Vec<&str> = claims.iter().copied().take(MOST_NAMES).collect();
             let there = if all.is_empty() { " which is empty".to_owned() } else { format!(": {}", all.join(", ")) };
             judge.not_found(place, name, format!("must be one of the names in pod.spec.resourceClaims{there}"));
         }

@@ -1,6 +1,6 @@
 //! Policies of admission and what binds them: how they have to look. Nothing is judged by them here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use concert_api::{FieldErrors, names};
 use serde_json::Value;
@@ -58,8 +58,10 @@ pub(super) fn check_validating(object: &Value, old: Option<&Value>) -> FieldErro
         judge.required("spec.auditAnnotations", ONE_ITEM);
         return judge.errors;
     }
+    let before = old.map(|old| items(&old["spec"]["validations"], "")).unwrap_or_default();
+    let before: HashSet<&str> = before.iter().map(|(_, validation)| text(&validation["expression"])).collect();
     for (place, validation) in items(&spec["validations"], "spec.validations") {
-        check_validation(validation, spec, old, &place, &mut judge);
+        check_validation(validation, spec, &before, &place, &mut judge);
     }
     check_annotations(object, &mut judge);
     judge.errors
@@ -185,14 +187,14 @@ fn check_variable(variable: &Value, path: &str, judge: &mut Judge) {
     }
 }
 
-fn check_validation(validation: &Value, spec: &Value, old: Option<&Value>, path: &str, judge: &mut Judge) {
+fn check_validation(validation: &Value, spec: &Value, before: &HashSet<&str>, path: &str, judge: &mut Judge) {
     const EMPTY: &str = "must be non-empty if specified";
     let expression = text(&validation["expression"]);
     let further: &[&str] = if spec["paramKind"].is_object() { &["params"] } else { &[] };
     if expression.trim().is_empty() {
         judge.required(format!("{path}.expression"), "expression is not specified");
     } else if !UNKNOWN.iter().any(|name| expression.contains(name))
-        && !was_validated(old, expression)
+        && !before.contains(expression)
         && let Some(fault) = expression_fault(expression, further)
     {
         judge.invalid(format!("{path}.expression"), expression, fault);
@@ -207,11 +209,6 @@ fn check_validation(validation: &Value, spec: &Value, old: Option<&Value>, path:
         judge.invalid(format!("{path}.message"), message, "must not contain line breaks");
     }
     judge.choice(&validation["reason"], &REASONS, &format!("{path}.reason"));
-}
-
-fn was_validated(old: Option<&Value>, expression: &str) -> bool {
-    let before = old.map(|old| items(&old["spec"]["validations"], "")).unwrap_or_default();
-    before.iter().any(|(_, validation)| text(&validation["expression"]) == expression)
 }
 
 fn check_annotations(object: &Value, judge: &mut Judge) {

@@ -55,12 +55,11 @@ fn check_hard(amounts: &Value, path: &str, judge: &mut Judge) {
     }
 }
 
-/// The resources of the server's own that a scope does not go with.
-fn unfit<'a>(scope: &str, hard: &'a Value) -> impl Iterator<Item = &'a str> {
-    let fitting = SCOPES.iter().find(|(name, _)| *name == scope).map(|(_, fitting)| *fitting);
-    members(hard)
-        .map(|(name, _)| name)
-        .filter(move |name| is_of_quotas(name) && fitting.is_some_and(|fitting| !fitting.contains(name)))
+/// The scopes that do not go with one of the resources of the server's own.
+fn unfit(hard: &Value) -> BTreeSet<&'static str> {
+    let own: Vec<&str> = members(hard).map(|(name, _)| name).filter(|name| is_of_quotas(name)).collect();
+    let is_unfit = |fitting: &[&str]| own.iter().any(|name| !fitting.contains(name));
+    SCOPES.iter().filter(|(_, fitting)| is_unfit(fitting)).map(|(scope, _)| *scope).collect()
 }
 
 fn is_scope(scope: &str) -> bool {
@@ -81,7 +80,8 @@ fn check_scopes(spec: &Value, judge: &mut Judge) {
     if all.iter().any(|scope| !is_scope(scope)) {
         judge.invalid(FIELD, scopes.clone(), "unsupported scope");
     }
-    if all.iter().any(|scope| unfit(scope, &spec["hard"]).next().is_some()) {
+    let unfit = unfit(&spec["hard"]);
+    if all.iter().any(|scope| unfit.contains(scope)) {
         judge.invalid(FIELD, scopes.clone(), "unsupported scope applied to resource");
     }
     check_opposites(&all, scopes, FIELD, judge);
@@ -91,14 +91,15 @@ fn check_scope_selector(spec: &Value, judge: &mut Judge) {
     const FIELD: &str = "spec.scopeSelector.matchExpressions";
     let selector = &spec["scopeSelector"];
     let mut all = Vec::new();
-    let mut is_unfit = false;
+    let mut unfit = unfit(&spec["hard"]);
     for (_, one) in items(&selector["matchExpressions"], FIELD) {
         let scope = text(&one["scopeName"]);
         if !is_scope(scope) {
             judge.invalid(format!("{FIELD}.scopeName"), scope, "unsupported scope");
         }
-        if !is_unfit && unfit(scope, &spec["hard"]).next().is_some() {
-            is_unfit = true;
+        if unfit.contains(scope) {
+            // What is told once is not told again.
+            unfit.clear();
             let fault = Fault::InvalidShown(Some(shown(selector)));
             judge.errors.push(FieldError::new(FIELD, fault, "unsupported scope applied to resource"));
         }
@@ -163,7 +164,9 @@ fn check_limits(limit: &Value, place: &str, judge: &mut Judge) {
     let check: fn(&str, &str, &mut Judge) = if matches!(kind, "Pod" | "Container") {
         check_container_name
     } else {
-        |name, field, judge| drop(check_name(name, field, judge))
+        |name, field, judge| {
+            check_name(name, field, judge);
+        }
     };
     let mut all = BTreeSet::new();
     for part in ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"] {

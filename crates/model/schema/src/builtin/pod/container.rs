@@ -98,7 +98,8 @@ pub(super) fn check_ephemeral(around: &Around, path: &str, judge: &mut Judge) {
         }
         for field in NOT_EPHEMERAL {
             let value = &container[field];
-            if !value.is_null() && !(matches!(field, "resources") && count(value) == 0) {
+            let is_said = if field == "resources" { count(value) > 0 } else { !value.is_null() };
+            if is_said {
                 judge.forbidden(format!("{place}.{field}"), EPHEMERAL);
             }
         }
