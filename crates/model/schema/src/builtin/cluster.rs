@@ -6,7 +6,7 @@ use concert_api::{Fault, FieldError, FieldErrors, names, quoted};
 use serde_json::{Value, json};
 
 use super::amounts::check_overhead;
-use super::judge::{Judge, NOT_NEGATIVE, items, text, within};
+use super::judge::{IMMUTABLE, Judge, NOT_NEGATIVE, items, text, within};
 use super::pod::check_tolerations;
 use super::quantity;
 
@@ -150,15 +150,14 @@ pub(super) fn check_priority_class(object: &Value, old: Option<&Value>) -> Field
 
 pub(super) fn check_runtime_class(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut judge = Judge::default();
-    if let Some(old) = old {
-        judge.fixed(&object["handler"], &old["handler"], "handler");
-        return judge.errors;
-    }
     check_overhead(&object["overhead"]["podFixed"], "overhead", &mut judge);
     let scheduling = &object["scheduling"];
     judge.errors.extend(names::check_labels(&scheduling["nodeSelector"], "scheduling.nodeSelector"));
     check_tolerations(&scheduling["tolerations"], "scheduling.tolerations", &mut judge);
-    // What a rule of its own looks at comes last.
+    // What rules of their own look at comes last.
+    if old.is_some_and(|old| object["handler"] != old["handler"]) {
+        judge.invalid("handler", Value::Null, IMMUTABLE);
+    }
     judge.label(&object["handler"], "handler");
     judge.errors
 }

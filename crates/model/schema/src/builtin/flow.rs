@@ -177,16 +177,12 @@ pub(super) fn check_level(object: &Value, _old: Option<&Value>) -> FieldErrors {
     }
     let (limited, exempt) = (&spec["limited"], &spec["exempt"]);
     match kind {
-        "" => later.required("spec.type", ""),
-        "Exempt" if limited.is_object() => later.forbidden("spec.limited", ""),
+        "" => {}
         "Exempt" => {
             check_shares(exempt, "spec.exempt", &mut judge);
             judge.between(&exempt["lendablePercent"], (0, 100), "spec.exempt.lendablePercent");
         }
         "Limited" => {
-            if exempt.is_object() {
-                later.forbidden("spec.exempt", "");
-            }
             if limited.is_object() {
                 check_limited(limited, &mut judge);
             } else {
@@ -194,6 +190,14 @@ pub(super) fn check_level(object: &Value, _old: Option<&Value>) -> FieldErrors {
             }
         }
         other => judge.not_supported(other, &["Exempt", "Limited"], "spec.type"),
+    }
+    for (own, field) in [("Limited", "limited"), ("Exempt", "exempt")] {
+        if kind != own && spec[field].is_object() {
+            later.forbidden(format!("spec.{field}"), "");
+        }
+    }
+    if kind.is_empty() {
+        later.required("spec.type", "");
     }
     check_response(&limited["limitResponse"], limited.is_object(), &mut later);
     judge.errors.extend(later.errors);
@@ -227,11 +231,14 @@ fn check_limited(limited: &Value, judge: &mut Judge) {
 /// Which members go with how a level answers what it has no room for.
 fn check_response(response: &Value, is_there: bool, judge: &mut Judge) {
     const FIELD: &str = "spec.limited.limitResponse";
-    match (text(&response["type"]), response["queuing"].is_object()) {
-        ("", _) if is_there => judge.required(format!("{FIELD}.type"), ""),
-        ("Reject", true) => judge.forbidden(format!("{FIELD}.queuing"), ""),
-        ("Queue", false) => judge.required(format!("{FIELD}.queuing"), ""),
-        _ => {}
+    let (kind, queues) = (text(&response["type"]), response["queuing"].is_object());
+    if queues && kind != "Queue" {
+        judge.forbidden(format!("{FIELD}.queuing"), "");
+    }
+    if kind.is_empty() && is_there {
+        judge.required(format!("{FIELD}.type"), "");
+    } else if kind == "Queue" && !queues {
+        judge.required(format!("{FIELD}.queuing"), "");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use concert_api::{Fault, FieldError, FieldErrors, names};
+use concert_api::{Fault, FieldError, FieldErrors, names, quoted};
 use serde_json::Value;
 
 use super::judge::{IMMUTABLE, Judge, NOT_NEGATIVE, count, items, members, text, texts};
@@ -173,8 +173,12 @@ pub(super) fn check_attachment(object: &Value, old: Option<&Value>) -> FieldErro
     let attacher = text(&spec["attacher"]);
     if judge.text(&spec["attacher"], "spec.attacher") {
         judge.short(attacher, 63, "spec.attacher");
-        if !names::subdomain_faults(&attacher.to_lowercase()).is_empty() {
-            judge.invalid("spec.attacher", attacher, ANY_CASE);
+        let faults = names::subdomain_faults(&attacher.to_lowercase());
+        match old {
+            Some(_) => judge.faults(attacher, faults, "spec.attacher"),
+            // A rule of its own has its own words.
+            None if !faults.is_empty() => judge.invalid("spec.attacher", attacher, ANY_CASE),
+            None => {}
         }
     }
     if old.is_some_and(|old| old["spec"] != *spec) {
@@ -184,10 +188,11 @@ pub(super) fn check_attachment(object: &Value, old: Option<&Value>) -> FieldErro
 }
 
 /// What drivers there are on a node.
-pub(super) fn check_node(object: &Value, _old: Option<&Value>) -> FieldErrors {
+pub(super) fn check_node(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut judge = Judge::default();
     let mut known = BTreeSet::new();
-    for (place, driver) in items(&object["spec"]["drivers"], "spec.drivers") {
+    let drivers = items(&object["spec"]["drivers"], "spec.drivers");
+    for (place, driver) in &drivers {
         judge.driver(&driver["name"], &format!("{place}.name"));
         let (id, field) = (text(&driver["nodeID"]), format!("{place}.nodeID"));
         judge.text(&driver["nodeID"], &field);
@@ -201,15 +206,31 @@ pub(super) fn check_node(object: &Value, _old: Option<&Value>) -> FieldErrors {
         let mut keys = BTreeSet::new();
         for key in texts(&driver["topologyKeys"]) {
             if key.is_empty() {
-                judge.required(&place, "");
+                judge.required(place, "");
             }
             if !keys.insert(key) {
-                judge.duplicate(&place, key);
+                judge.duplicate(place, key);
             }
-            judge.faults(key, names::qualified_faults(key), &place);
+            judge.faults(key, names::qualified_faults(key), place);
+        }
+    }
+    let now: BTreeMap<&str, &Value> = drivers.iter().map(|(_, driver)| (text(&driver["name"]), *driver)).collect();
+    for (_, before) in old.map(|old| items(&old["spec"]["drivers"], "")).unwrap_or_default() {
+        if let Some(driver) = now.get(text(&before["name"])) {
+            check_same_driver(driver, before, &mut judge);
         }
     }
     judge.errors
+}
+
+/// Of a driver only what it has room for may change.
+fn check_same_driver(driver: &Value, before: &Value, judge: &mut Judge) {
+    if ["nodeID", "topologyKeys"].iter().any(|field| driver[*field] != before[*field]) {
+        let (name, id) = (quoted(text(&driver["name"])), quoted(text(&driver["nodeID"])));
+        let shown =
+            format!(r#"{{"Name":{name},"NodeID":{id},"TopologyKeys":{},"Allocatable":null}}"#, driver["topologyKeys"]);
+        judge.errors.push(FieldError::new("spec.drivers", Fault::InvalidShown(Some(shown)), IMMUTABLE));
+    }
 }
 
 pub(super) fn check_capacity(object: &Value, old: Option<&Value>) -> FieldErrors {
@@ -217,7 +238,6 @@ pub(super) fn check_capacity(object: &Value, old: Option<&Value>) -> FieldErrors
     if let Some(old) = old {
         judge.fixed(&object["nodeTopology"], &old["nodeTopology"], "nodeTopology");
         judge.fixed(&object["storageClassName"], &old["storageClassName"], "storageClassName");
-        return judge.errors;
     }
     judge.selector(&object["nodeTopology"], "nodeTopology");
     let class = text(&object["storageClassName"]);

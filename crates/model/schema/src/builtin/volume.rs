@@ -66,9 +66,17 @@ pub(super) fn prepare_volume(object: &mut Value, old: Option<&Value>) {
     }
 }
 
-pub(super) fn check_volume(object: &Value, _old: Option<&Value>) -> FieldErrors {
+pub(super) fn check_volume(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut judge = Judge::default();
     check_volume_spec(&object["spec"], "spec", &mut judge);
+    if let Some(old) = old {
+        let (spec, before) = (&object["spec"], &old["spec"]);
+        if SOURCES.iter().any(|source| spec[*source] != before[*source]) {
+            let detail = "spec.persistentvolumesource is immutable after creation\n";
+            judge.forbidden("spec.persistentvolumesource", detail);
+        }
+        judge.fixed(&spec["volumeMode"], &before["volumeMode"], "volumeMode");
+    }
     judge.errors
 }
 
