@@ -240,7 +240,8 @@ fn check_server(spec: &Value, judge: &mut Judge) {
     let (unchecked, field) = (spec["insecureSkipTLSVerify"] == true, "spec.insecureSkipTLSVerify");
     if !service.is_object() {
         if !trusted.is_empty() {
-            let bytes = trusted.len() / 4 * 3 - trusted.bytes().rev().take_while(|byte| *byte == b'=').count().min(2);
+            let filled = trusted.bytes().rev().take_while(|byte| *byte == b'=').count();
+            let bytes = (trusted.len() / 4 * 3).saturating_sub(filled);
             judge.invalid("spec.caBundle", format!("{bytes} bytes"), "local APIServices may not have a caBundle");
         }
         if unchecked {
