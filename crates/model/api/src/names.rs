@@ -23,7 +23,8 @@ pub fn label_faults(name: &str) -> Vec<String> {
         faults.push(format!("must be no more than {LABEL_MAX} characters"));
     }
     if !is_label(name) {
-        faults.push(LABEL_RULE.to_owned());
+        let has_only_dots = name.split('.').all(is_label);
+        faults.push(if has_only_dots { "must not contain dots" } else { LABEL_RULE }.to_owned());
     }
     faults
 }

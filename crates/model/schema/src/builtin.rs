@@ -5,6 +5,7 @@
 //! the real server has as code: [`habits`] by kind, [`defaults`] by struct.
 
 mod address;
+mod amounts;
 mod autoscaler;
 mod cells;
 mod certificate;
@@ -13,17 +14,21 @@ mod config_map;
 pub(crate) mod data;
 pub(crate) mod defaults;
 mod event;
+mod flow;
 mod habits;
 mod judge;
 mod lease;
 mod namespace;
 mod network;
 mod pod;
+mod policy;
 pub(crate) mod quantity;
+mod quota;
 mod rbac;
 pub(crate) mod render;
 mod scaling;
 mod secret;
+mod storage;
 mod volume;
 mod webhook;
 mod workload;
@@ -418,7 +423,7 @@ pub fn check_pod_part(part: &str, object: &Value, old: &Value) -> Option<FieldEr
 /// Whether one amount is more than another; what is none is nothing.
 #[must_use]
 pub fn is_more(amount: &Value, other: &Value) -> bool {
-    quantity::millis(amount) > quantity::millis(other)
+    quantity::is_more(amount, other)
 }
 
 /// Takes from a pod that was sent what a resize changes, on top of what is stored.

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use concert_api::{Fault, FieldError, FieldErrors, names};
+use concert_api::{Fault, FieldError, FieldErrors, names, quoted};
 use serde_json::{Value, json};
 
-use super::judge::{Judge, NOT_NEGATIVE, items, text, within};
+use super::amounts::check_overhead;
+use super::judge::{IMMUTABLE, Judge, NOT_NEGATIVE, items, text, within};
+use super::pod::check_tolerations;
 use super::quantity;
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
@@ -146,27 +148,121 @@ pub(super) fn check_priority_class(object: &Value, old: Option<&Value>) -> Field
     } else if value > 1_000_000_000 {
         judge.forbidden("value", "maximum allowed value of a user defined priority is 1000000000");
     }
+    if !object["preemptionPolicy"].is_null() {
+        judge.one_of(&object["preemptionPolicy"], &["PreemptLowerPriority", "Never"], "preemptionPolicy");
+    }
     judge.errors
 }
 
 pub(super) fn check_runtime_class(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut judge = Judge::default();
-    judge.label(&object["handler"], "handler");
-    if let Some(old) = old {
-        judge.fixed(&object["handler"], &old["handler"], "handler");
+    check_overhead(&object["overhead"]["podFixed"], "overhead", &mut judge);
+    let scheduling = &object["scheduling"];
+    judge.errors.extend(names::check_labels(&scheduling["nodeSelector"], "scheduling.nodeSelector"));
+    check_tolerations(&scheduling["tolerations"], "scheduling.tolerations", &mut judge);
+    // What rules of their own look at comes last.
+    if old.is_some_and(|old| object["handler"] != old["handler"]) {
+        judge.invalid("handler", Value::Null, IMMUTABLE);
     }
+    judge.label(&object["handler"], "handler");
     judge.errors
 }
 
 /// What was used once is counted by nobody here.
 pub(super) fn check_revision(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut judge = Judge::default();
-    judge.not_negative(object, &["revision"], "");
-    if let Some(error) = judge.errors.last_mut() {
-        "revision".clone_into(&mut error.field);
+    if let Some(revision) = object["revision"].as_i64().filter(|revision| *revision < 0) {
+        judge.invalid("revision", revision, NOT_NEGATIVE);
     }
-    if let Some(old) = old {
-        judge.fixed(&object["data"], &old["data"], "data");
+    match (old, &object["data"]) {
+        (Some(old), data) => judge.fixed(data, &old["data"], "data"),
+        (None, Value::Null) => judge.required("data", "data is mandatory"),
+        (None, Value::Object(_)) => {}
+        (None, _) => judge.required("data", "data must be a valid JSON object"),
     }
     judge.errors
+}
+
+/// How devices are asked for together. Expressions are not looked at.
+pub(super) fn check_device_class(object: &Value, _old: Option<&Value>) -> FieldErrors {
+    let (mut judge, mut later) = (Judge::default(), Judge::default());
+    let spec = &object["spec"];
+    for (place, selector) in items(&spec["selectors"], "spec.selectors") {
+        if !selector["cel"].is_object() {
+            judge.required(format!("{place}.cel"), "");
+        }
+    }
+    for (place, config) in items(&spec["config"], "spec.config") {
+        let (opaque, field) = (&config["opaque"], format!("{place}.opaque"));
+        if !opaque.is_object() {
+            judge.required(field, "");
+            continue;
+        }
+        if opaque["parameters"].is_null() {
+            judge.required(format!("{field}.parameters"), "");
+        }
+        later.text(&opaque["driver"], &format!("{field}.driver"));
+    }
+    if let Some(name) = spec["extendedResourceName"].as_str() {
+        if !name.contains('/') {
+            let detail = "a name must be a domain-prefixed path, such as 'example.com/my-prop'";
+            later.invalid("spec.extendedResourceName", name, detail);
+        }
+        later.faults(name, names::qualified_faults(name), "spec.extendedResourceName");
+    }
+    judge.errors.extend(later.errors);
+    judge.errors
+}
+
+/// The entry of another server among those that this one asks.
+pub(super) fn check_api_service(object: &Value, _old: Option<&Value>) -> FieldErrors {
+    let mut judge = Judge::default();
+    let spec = &object["spec"];
+    let (group, version, name) = (text(&spec["group"]), text(&spec["version"]), text(&object["metadata"]["name"]));
+    let wanted = format!("{version}.{group}");
+    if name != wanted && names::path_segment_faults(name).is_empty() {
+        let detail = format!("must be `spec.version+\".\"+spec.group`: {}", quoted(&wanted));
+        judge.invalid("metadata.name", name, detail);
+    }
+    if group.is_empty() && version != "v1" {
+        judge.required("spec.group", "only v1 may have an empty group and it better be legacy kube");
+    } else if !group.is_empty() {
+        judge.faults(group, names::subdomain_faults(group), "spec.group");
+    }
+    judge.faults(version, names::dns_1035_faults(version), "spec.version");
+    for (field, most) in [("groupPriorityMinimum", 20_000), ("versionPriority", 1000)] {
+        let number = spec[field].as_i64().unwrap_or(0);
+        if !(1..=most).contains(&number) {
+            judge.invalid(format!("spec.{field}"), number, format!("must be positive and less than {most}"));
+        }
+    }
+    check_server(spec, &mut judge);
+    judge.errors
+}
+
+/// Where that server is, and how it is known.
+fn check_server(spec: &Value, judge: &mut Judge) {
+    let (trusted, service) = (text(&spec["caBundle"]), &spec["service"]);
+    let (unchecked, field) = (spec["insecureSkipTLSVerify"] == true, "spec.insecureSkipTLSVerify");
+    if !service.is_object() {
+        if !trusted.is_empty() {
+            let filled = trusted.bytes().rev().take_while(|byte| *byte == b'=').count();
+            let bytes = (trusted.len() / 4 * 3).saturating_sub(filled);
+            judge.invalid("spec.caBundle", format!("{bytes} bytes"), "local APIServices may not have a caBundle");
+        }
+        if unchecked {
+            judge.invalid(field, true, "local APIServices may not have insecureSkipTLSVerify");
+        }
+        return;
+    }
+    for name in ["namespace", "name"] {
+        judge.text(&service[name], &format!("spec.service.{name}"));
+    }
+    let port = service["port"].as_i64().unwrap_or(0);
+    if !(1..=65535).contains(&port) {
+        judge.invalid("spec.service.port", port, "port is not valid: must be between 1 and 65535, inclusive");
+    }
+    if unchecked && !trusted.is_empty() {
+        judge.invalid(field, true, "may not be true if caBundle is present");
+    }
 }

@@ -63,6 +63,46 @@ impl Judge {
         self.errors.push(FieldError::new(field, Fault::NotSupported(found.into(), allowed), ""));
     }
 
+    /// A text that is one of a few, if it is there.
+    pub(super) fn choice(&mut self, value: &Value, allowed: &[&str], field: &str) {
+        if !value.is_null() && !allowed.contains(&text(value)) {
+            self.not_supported(text(value), allowed, field);
+        }
+    }
+
+    /// A text with all that is wrong with it.
+    pub(super) fn faults(&mut self, value: &str, faults: Vec<String>, field: &str) {
+        for fault in faults {
+            self.invalid(field, value, fault);
+        }
+    }
+
+    /// A name that is named and not there.
+    pub(super) fn not_found(&mut self, field: impl Into<String>, name: &str, detail: impl Into<String>) {
+        self.errors.push(FieldError::new(field, Fault::NotFound(name.into()), detail));
+    }
+
+    /// A number that lies between two others, if it is there.
+    pub(super) fn between(&mut self, value: &Value, (least, most): (i64, i64), field: &str) {
+        if let Some(number) = value.as_i64().filter(|number| !(least..=most).contains(number)) {
+            self.invalid(field, number, format!("must be between {least} and {most}, inclusive"));
+        }
+    }
+
+    /// A list that has not more than so many items.
+    pub(super) fn at_most(&mut self, count: usize, most: usize, field: &str) {
+        if count > most {
+            self.errors.push(FieldError::new(field, Fault::TooMany(count), format!("must have at most {most} items")));
+        }
+    }
+
+    /// A text that is not longer than so many bytes.
+    pub(super) fn short(&mut self, text: &str, most: usize, field: &str) {
+        if text.len() > most {
+            self.errors.push(FieldError::new(field, Fault::TooLong, format!("may not be more than {most} bytes")));
+        }
+    }
+
     /// Numbers that may not be negative.
     pub(super) fn not_negative(&mut self, object: &Value, fields: &[&str], path: &str) {
         for field in fields {
@@ -135,6 +175,25 @@ pub(super) fn within<'a>(object: &'a mut Value, path: &[&str]) -> Option<&'a mut
 
 pub(super) fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
+}
+
+/// How many items a list has, or members an object; what is neither has none.
+pub(super) fn count(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items.len(),
+        Value::Object(members) => members.len(),
+        _ => 0,
+    }
+}
+
+/// The members of an object, by name.
+pub(super) fn members(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    value.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value))
+}
+
+/// The texts of a list.
+pub(super) fn texts(list: &Value) -> Vec<&str> {
+    list.as_array().into_iter().flatten().map(text).collect()
 }
 
 /// The items of a list, each with its place in a path.

@@ -1,18 +1,27 @@
 //! Pods: what becomes of a new one, and what they are made from.
 
 mod change;
+mod container;
+mod dns;
+mod environment;
+mod handlers;
+mod placement;
 mod resize;
+mod security;
+mod source;
 mod spec;
 mod whole;
 
 use concert_api::{FieldErrors, names};
 use serde_json::{Map, Value, json};
 
-use super::judge::{Judge, text, within};
+use super::judge::{Judge, items, text, within};
 use change::check_change;
 pub(super) use change::check_ephemeral;
+pub(super) use placement::{check_node_selector, check_tolerations};
 pub(super) use resize::{check_resize, resized};
-pub(super) use spec::{check_spec, check_template};
+pub(super) use source::check_source;
+pub(super) use spec::check_template;
 use whole::{fill_whole, quality};
 
 /// How long a pod stays where a node does not answer: every pod tolerates that for a while.
@@ -75,7 +84,7 @@ fn tolerate(spec: &mut Map<String, Value>) {
 
 pub(super) fn check(object: &Value, old: Option<&Value>) -> FieldErrors {
     let mut judge = Judge::default();
-    check_spec(&object["spec"], "spec", &mut judge);
+    check_whole_pod(object, &mut judge);
     if let Some(old) = old {
         check_change(object, old, &mut judge);
         return judge.errors;
@@ -87,6 +96,32 @@ pub(super) fn check(object: &Value, old: Option<&Value>) -> FieldErrors {
         judge.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared");
     }
     judge.errors
+}
+
+/// The spec of a pod, and what templates need not have.
+fn check_whole_pod(object: &Value, judge: &mut Judge) {
+    let spec = &object["spec"];
+    spec::check_spec(spec, text(&object["metadata"]["name"]), "spec", judge);
+    if text(&spec["serviceAccountName"]).is_empty() {
+        refuse_tokens(&spec["volumes"], judge);
+    }
+    for list in ["containers", "initContainers"] {
+        for (place, container) in items(&spec[list], &format!("spec.{list}")) {
+            container::check_image(container, &place, judge);
+        }
+    }
+}
+
+/// A token is of somebody.
+fn refuse_tokens(volumes: &Value, judge: &mut Judge) {
+    for (place, volume) in items(volumes, "spec.volumes") {
+        for (source, one) in items(&volume["projected"]["sources"], &format!("{place}.projected.sources")) {
+            if one["serviceAccountToken"].is_object() {
+                let detail = "must not be specified when serviceAccountName is not set";
+                judge.forbidden(format!("{source}.serviceAccountToken"), detail);
+            }
+        }
+    }
 }
 
 /// Labels and annotations of what pods are made from.

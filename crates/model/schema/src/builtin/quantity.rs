@@ -75,6 +75,11 @@ pub(crate) fn millis(value: &Value) -> Option<i128> {
         .map(|quantity| quantity.nanos.div_euclid(MILLI) + i128::from(quantity.nanos.rem_euclid(MILLI) > 0))
 }
 
+/// Whether one amount is more than another; what is none is nothing.
+pub(crate) fn is_more(amount: &Value, other: &Value) -> bool {
+    millis(amount) > millis(other)
+}
+
 fn read(value: &Value) -> Option<Result<Quantity, String>> {
     match value {
         Value::String(text) => Some(Quantity::parse(text.trim())),

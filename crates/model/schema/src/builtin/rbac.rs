@@ -148,9 +148,7 @@ fn check_binding(object: &Value, old: Option<&Value>, roles: &[&str], namespaced
     if !roles.contains(&part("kind")) {
         errors.push(unsupported("roleRef.kind", part("kind"), roles));
     }
-    if part("name").is_empty() {
-        errors.push(FieldError::required("roleRef.name", ""));
-    } else {
+    if !part("name").is_empty() {
         let faults = names::path_segment_faults(part("name"));
         errors.extend(faults.into_iter().map(|fault| FieldError::invalid("roleRef.name", part("name"), fault)));
     }
@@ -166,7 +164,11 @@ fn check_binding(object: &Value, old: Option<&Value>, roles: &[&str], namespaced
         let shown = json!({"APIGroup": part("apiGroup"), "Kind": part("kind"), "Name": part("name")});
         errors.push(FieldError::invalid("roleRef", shown, "field is immutable"));
     }
+    // What rules of their own look at comes last.
     errors.extend(nameless);
+    if part("name").is_empty() {
+        errors.push(FieldError::required("roleRef.name", ""));
+    }
     errors
 }
 

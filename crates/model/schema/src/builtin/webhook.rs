@@ -54,7 +54,8 @@ fn check_webhook(webhook: &Value, old: Option<&Value>, path: &str, judge: &mut J
     }
     check_choice(&webhook["reinvocationPolicy"], &["IfNeeded", "Never"], &at("reinvocationPolicy"), judge);
     check_client(&webhook["clientConfig"], &at("clientConfig"), judge);
-    check_conditions(&webhook["matchConditions"], old, &at("matchConditions"), judge);
+    let was_there = |expression: &str| was_there(old, expression);
+    check_conditions(&webhook["matchConditions"], &[], was_there, &at("matchConditions"), judge);
     check_versions(&webhook["admissionReviewVersions"], &at("admissionReviewVersions"), judge);
 }
 
@@ -88,7 +89,13 @@ fn check_versions(versions: &Value, path: &str, judge: &mut Judge) {
 }
 
 /// What has to be true of a request that a webhook is asked about. An expression that was there is not compiled again.
-fn check_conditions(conditions: &Value, old: Option<&Value>, path: &str, judge: &mut Judge) {
+pub(super) fn check_conditions(
+    conditions: &Value,
+    further: &[&str],
+    was_there: impl Fn(&str) -> bool,
+    path: &str,
+    judge: &mut Judge,
+) {
     let all = items(conditions, path);
     if all.len() > MOST_CONDITIONS {
         let detail = format!("must have at most {MOST_CONDITIONS} items");
@@ -99,7 +106,7 @@ fn check_conditions(conditions: &Value, old: Option<&Value>, path: &str, judge: 
         let (expression, name) = (text(&condition["expression"]).trim(), text(&condition["name"]));
         if expression.is_empty() {
             judge.required(format!("{path}.expression"), "");
-        } else if let Some(fault) = expression_fault(expression).filter(|_| !was_there(old, expression)) {
+        } else if let Some(fault) = expression_fault(expression, further).filter(|_| !was_there(expression)) {
             judge.invalid(format!("{path}.expression"), expression, fault);
         }
         if name.is_empty() {
@@ -123,8 +130,9 @@ fn was_there(old: Option<&Value>, expression: &str) -> bool {
 
 /// Why an expression cannot be a condition. What is in its variables is not known here; of the authorizer, whose
 /// functions are not known either, nothing is said.
-fn expression_fault(expression: &str) -> Option<String> {
-    let variables = ["object", "oldObject", "request", "namespaceObject"].map(Variable::plain);
+pub(super) fn expression_fault(expression: &str, further: &[&str]) -> Option<String> {
+    let always = ["object", "oldObject", "request", "namespaceObject"];
+    let variables: Vec<Variable> = always.iter().chain(further).map(|name| Variable::plain(name)).collect();
     let declared = Declared::simple(Type::Dyn, 0, 0);
     if expression.contains("authorizer") {
         return None;
@@ -151,7 +159,7 @@ fn check_name(name: &str, path: &str, judge: &mut Judge) {
     }
 }
 
-fn check_rule(rule: &Value, path: &str, judge: &mut Judge) {
+pub(super) fn check_rule(rule: &Value, path: &str, judge: &mut Judge) {
     let list = |field: &str| rule[field].as_array().cloned().unwrap_or_default();
     for field in ["operations", "apiGroups", "apiVersions", "resources"] {
         let all = list(field);
@@ -179,9 +187,42 @@ fn check_rule(rule: &Value, path: &str, judge: &mut Judge) {
             }
         }
     }
+    check_resources(&rule["resources"], &format!("{path}.resources"), judge);
     let scope = text(&rule["scope"]);
     if !matches!(scope, "*" | "Cluster" | "Namespaced" | "") {
         judge.not_supported(scope, &["*", "Cluster", "Namespaced"], &format!("{path}.scope"));
+    }
+}
+
+/// Resources and parts of them, none of which is named twice.
+fn check_resources(resources: &Value, path: &str, judge: &mut Judge) {
+    let all = items(resources, path);
+    let (mut whole, mut everywhere) = (BTreeSet::new(), BTreeSet::new());
+    for (place, resource) in &all {
+        let name = text(resource);
+        let Some((resource, part)) = name.split_once('/') else { continue };
+        if whole.contains(resource) {
+            judge.invalid(place, name, format!("if '{resource}/*' is present, must not specify {name}"));
+        }
+        if everywhere.contains(part) {
+            judge.invalid(place, name, format!("if '*/{part}' is present, must not specify {name}"));
+        }
+        if part == "*" {
+            whole.insert(resource);
+        }
+        if resource == "*" {
+            everywhere.insert(part);
+        }
+    }
+    let names: Vec<&str> = all.iter().map(|(_, resource)| text(resource)).collect();
+    if names.len() > 1 && names.contains(&"*/*") {
+        judge.invalid(path, resources.clone(), "if '*/*' is present, must not specify other resources");
+    }
+    // As there, it is the last one without a part that counts.
+    let last = names.iter().rev().find(|name| !name.is_empty() && !name.contains('/'));
+    if names.contains(&"*") && last.is_some_and(|name| *name != "*") {
+        let detail = "if '*' is present, must not specify other resources without subresources";
+        judge.invalid(path, resources.clone(), detail);
     }
 }
 

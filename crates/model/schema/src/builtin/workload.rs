@@ -106,20 +106,35 @@ pub(super) fn check_replica_set(object: &Value, old: Option<&Value>) -> FieldErr
 pub(super) fn check_replication_controller(object: &Value, _old: Option<&Value>) -> FieldErrors {
     let mut judge = Judge::default();
     let spec = &object["spec"];
-    judge.not_negative(spec, &["minReadySeconds", "replicas"], "spec");
     let selector = json!({"matchLabels": spec["selector"]});
     if is_empty(&selector) {
         judge.required("spec.selector", "");
     }
-    if !spec["template"].is_object() {
+    if spec["template"].is_object() {
+        check_controlled(&spec["template"], &selector, &mut judge);
+    } else {
         judge.required("spec.template", "");
-        return judge.errors;
     }
-    if !is_empty(&selector) && !selects(&selector, &labels(&spec["template"])) {
-        judge.invalid("spec.template.metadata.labels", labels(&spec["template"]), MISMATCH);
+    // Numbers are looked at by rules of their own, which come last.
+    judge.not_negative(spec, &["replicas", "minReadySeconds"], "spec");
+    judge.errors
+}
+
+fn check_controlled(template: &Value, selector: &Value, judge: &mut Judge) {
+    if !is_empty(selector) && !selects(selector, &labels(template)) {
+        judge.invalid("spec.template.metadata.labels", labels(template), MISMATCH);
     }
-    check_template(&spec["template"], "spec.template", &mut judge);
-    check_always(&spec["template"], &mut judge);
+    check_template(template, "spec.template", judge);
+    check_always(template, judge);
+    if !template["spec"]["activeDeadlineSeconds"].is_null() {
+        let detail = "activeDeadlineSeconds in ReplicationController is not Supported";
+        judge.forbidden("spec.template.spec.activeDeadlineSeconds", detail);
+    }
+}
+
+pub(super) fn check_pod_template(object: &Value, _old: Option<&Value>) -> FieldErrors {
+    let mut judge = Judge::default();
+    check_template(&object["template"], "template", &mut judge);
     judge.errors
 }
 
@@ -255,10 +270,22 @@ pub(super) fn check_disruption_budget(object: &Value, _old: Option<&Value>) -> F
     let mut judge = Judge::default();
     let spec = &object["spec"];
     if !spec["minAvailable"].is_null() && !spec["maxUnavailable"].is_null() {
+        let shown = format!(
+            r#"{{"MinAvailable":{},"Selector":{},"MaxUnavailable":{},"UnhealthyPodEvictionPolicy":{}}}"#,
+            spec["minAvailable"], spec["selector"], spec["maxUnavailable"], spec["unhealthyPodEvictionPolicy"]
+        );
         let detail = "minAvailable and maxUnavailable cannot be both set";
-        judge.invalid("spec", spec.clone(), detail);
+        judge.errors.push(FieldError::new("spec", Fault::InvalidShown(Some(shown)), detail));
     }
-    judge.not_negative(spec, &["minAvailable", "maxUnavailable"], "spec");
+    for name in ["minAvailable", "maxUnavailable"] {
+        let (share, field) = (&spec[name], format!("spec.{name}"));
+        judge.share(share, &field);
+        if percent(share).is_some_and(|percent| percent > 100) {
+            judge.invalid(field, share.clone(), "must not be greater than 100%");
+        }
+    }
     judge.selector(&spec["selector"], "spec.selector");
+    let policies = ["AlwaysAllow", "IfHealthyBudget"];
+    judge.choice(&spec["unhealthyPodEvictionPolicy"], &policies, "spec.unhealthyPodEvictionPolicy");
     judge.errors
 }

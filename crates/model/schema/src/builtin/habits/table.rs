@@ -4,8 +4,8 @@ use concert_api::FieldErrors;
 
 use super::{Counted, Habits};
 use crate::builtin::{
-    NameRule, autoscaler, cells, certificate, cluster, config_map, event, lease, namespace, network, pod, rbac,
-    scaling, secret, volume, webhook, workload,
+    NameRule, autoscaler, cells, certificate, cluster, config_map, event, flow, lease, namespace, network, pod, policy,
+    quota, rbac, scaling, secret, storage, volume, webhook, workload,
 };
 use crate::crd;
 
@@ -59,7 +59,7 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
             ..PLAIN
         },
     ),
-    ("", "LimitRange", Habits { create_on_update: true, ..PLAIN }),
+    ("", "LimitRange", Habits { check: quota::check_limit_range, create_on_update: true, ..PLAIN }),
     (
         "",
         "Namespace",
@@ -116,7 +116,16 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
             ..COUNTED
         },
     ),
-    ("", "PodTemplate", Habits { cells: Some(cells::workload::pod_template), returned: true, ..COUNTED }),
+    (
+        "",
+        "PodTemplate",
+        Habits {
+            check: workload::check_pod_template,
+            cells: Some(cells::workload::pod_template),
+            returned: true,
+            ..COUNTED
+        },
+    ),
     (
         "",
         "ReplicationController",
@@ -126,7 +135,7 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
             ..COUNTED
         },
     ),
-    ("", "ResourceQuota", Habits { cells: Some(cells::cluster::quota), ..RETURNED }),
+    ("", "ResourceQuota", Habits { check: quota::check_quota, cells: Some(cells::cluster::quota), ..RETURNED }),
     ("", "Secret", Habits { read: secret::read, check: secret::check, cells: Some(secret::cells), ..PLAIN }),
     (
         "",
@@ -144,12 +153,12 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
     (
         "admissionregistration.k8s.io",
         "MutatingAdmissionPolicy",
-        Habits { cells: Some(cells::cluster::policy), ..ADMISSION },
+        Habits { check: policy::check_mutating, cells: Some(cells::cluster::policy), ..ADMISSION },
     ),
     (
         "admissionregistration.k8s.io",
         "MutatingAdmissionPolicyBinding",
-        Habits { cells: Some(cells::cluster::policy_binding), ..ADMISSION },
+        Habits { check: policy::check_mutating_binding, cells: Some(cells::cluster::policy_binding), ..ADMISSION },
     ),
     (
         "admissionregistration.k8s.io",
@@ -164,12 +173,12 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
     (
         "admissionregistration.k8s.io",
         "ValidatingAdmissionPolicy",
-        Habits { cells: Some(cells::cluster::policy), ..ADMISSION },
+        Habits { check: policy::check_validating, cells: Some(cells::cluster::policy), ..ADMISSION },
     ),
     (
         "admissionregistration.k8s.io",
         "ValidatingAdmissionPolicyBinding",
-        Habits { cells: Some(cells::cluster::policy_binding), ..ADMISSION },
+        Habits { check: policy::check_validating_binding, cells: Some(cells::cluster::policy_binding), ..ADMISSION },
     ),
     (
         "admissionregistration.k8s.io",
@@ -192,7 +201,11 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
             ..CONDITIONAL
         },
     ),
-    ("apiregistration.k8s.io", "APIService", Habits { cells: Some(cells::cluster::api_service), ..CONDITIONAL }),
+    (
+        "apiregistration.k8s.io",
+        "APIService",
+        Habits { check: cluster::check_api_service, cells: Some(cells::cluster::api_service), ..CONDITIONAL },
+    ),
     (
         "apps",
         "DaemonSet",
@@ -291,11 +304,15 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
             ..PLAIN
         },
     ),
-    ("flowcontrol.apiserver.k8s.io", "FlowSchema", Habits { cells: Some(cells::cluster::flow_schema), ..COUNTED }),
+    (
+        "flowcontrol.apiserver.k8s.io",
+        "FlowSchema",
+        Habits { check: flow::check_schema, cells: Some(cells::cluster::flow_schema), ..COUNTED },
+    ),
     (
         "flowcontrol.apiserver.k8s.io",
         "PriorityLevelConfiguration",
-        Habits { cells: Some(cells::cluster::priority_level), ..COUNTED },
+        Habits { check: flow::check_level, cells: Some(cells::cluster::priority_level), ..COUNTED },
     ),
     (
         "networking.k8s.io",
@@ -349,7 +366,7 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
         "RoleBinding",
         Habits { check: rbac::check_role_binding, cells: Some(rbac::binding_cells), ..ROLE },
     ),
-    ("resource.k8s.io", "DeviceClass", Habits { returned: true, ..COUNTED }),
+    ("resource.k8s.io", "DeviceClass", Habits { check: cluster::check_device_class, returned: true, ..COUNTED }),
     ("resource.k8s.io", "DeviceTaintRule", Habits { cells: Some(cells::cluster::taint_rule), ..COUNTED }),
     ("resource.k8s.io", "ResourceClaim", Habits { cells: Some(cells::cluster::resource_claim), ..RETURNED }),
     ("resource.k8s.io", "ResourceClaimTemplate", RETURNED),
@@ -368,20 +385,37 @@ pub(super) static TABLE: &[(&str, &str, Habits)] = &[
             ..PLAIN
         },
     ),
-    ("storage.k8s.io", "CSIDriver", Habits { cells: Some(cells::storage::driver), returned: true, ..CONDITIONAL }),
-    ("storage.k8s.io", "CSINode", Habits { cells: Some(cells::storage::node), returned: true, ..CONDITIONAL }),
-    ("storage.k8s.io", "CSIStorageCapacity", CONDITIONAL),
+    (
+        "storage.k8s.io",
+        "CSIDriver",
+        Habits { check: storage::check_driver, cells: Some(cells::storage::driver), returned: true, ..CONDITIONAL },
+    ),
+    (
+        "storage.k8s.io",
+        "CSINode",
+        Habits { check: storage::check_node, cells: Some(cells::storage::node), returned: true, ..CONDITIONAL },
+    ),
+    ("storage.k8s.io", "CSIStorageCapacity", Habits { check: storage::check_capacity, ..CONDITIONAL }),
     (
         "storage.k8s.io",
         "StorageClass",
-        Habits { check: volume::check_storage_class, cells: Some(cells::storage::storage_class), ..RETURNED },
+        Habits { check: storage::check_storage_class, cells: Some(cells::storage::storage_class), ..RETURNED },
     ),
     (
         "storage.k8s.io",
         "VolumeAttachment",
-        Habits { cells: Some(cells::storage::attachment), returned: true, ..CONDITIONAL },
+        Habits {
+            check: storage::check_attachment,
+            cells: Some(cells::storage::attachment),
+            returned: true,
+            ..CONDITIONAL
+        },
     ),
-    ("storage.k8s.io", "VolumeAttributesClass", Habits { cells: Some(cells::storage::attributes_class), ..RETURNED }),
+    (
+        "storage.k8s.io",
+        "VolumeAttributesClass",
+        Habits { check: storage::check_attributes_class, cells: Some(cells::storage::attributes_class), ..RETURNED },
+    ),
     (
         "storagemigration.k8s.io",
         "StorageVersionMigration",

@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet};
 use concert_api::FieldErrors;
 use serde_json::{Value, json};
 
-use super::check_spec;
-use super::spec::check_tolerations;
+use super::check_whole_pod;
+use super::placement::check_tolerations;
 use crate::builtin::judge::{Judge, items, text};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -190,7 +190,7 @@ fn is_narrower(new: &Value, old: &Value) -> bool {
 pub(in crate::builtin) fn check_ephemeral(object: &Value, old: &Value) -> FieldErrors {
     const FIELD: &str = "spec.ephemeralContainers";
     let mut judge = Judge::default();
-    check_spec(&object["spec"], "spec", &mut judge);
+    check_whole_pod(object, &mut judge);
     let list = |object: &Value| object["spec"]["ephemeralContainers"].as_array().cloned().unwrap_or_default();
     let new = list(object);
     let new: HashMap<&str, &Value> = new.iter().map(|container| (text(&container["name"]), container)).collect();

@@ -4,7 +4,7 @@ use concert_api::FieldErrors;
 use serde_json::{Map, Value};
 
 use super::change::take;
-use super::check_spec;
+use super::check_whole_pod;
 use super::whole::{fill_whole, quality};
 use crate::builtin::judge::{Judge, text};
 
@@ -20,7 +20,7 @@ pub(in crate::builtin) fn check_resize(object: &Value, old: &Value) -> FieldErro
         judge.forbidden("", "windows pods cannot be resized");
         return judge.errors;
     }
-    check_spec(spec, "spec", &mut judge);
+    check_whole_pod(object, &mut judge);
     let class = match text(&old["status"]["qosClass"]) {
         "" => quality(before),
         class => class,

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::builtin::judge::{Judge, text};
+use crate::builtin::judge::{Judge, items, members, text};
 use crate::builtin::quantity;
 
 /// What a pod as a whole can have limits of.
@@ -36,14 +36,25 @@ pub(super) fn fill_whole(spec: &mut Value) {
     }
 }
 
-/// What a pod asks for as a whole is at least what its containers ask for.
+/// What a pod asks for as a whole is at least what its containers ask for, and none of them may use more than it.
 pub(super) fn check_whole(spec: &Value, path: &str, judge: &mut Judge) {
-    let Some(requests) = spec["resources"]["requests"].as_object() else { return };
-    let sums = together(spec, "requests");
-    for (name, amount) in requests {
-        let Some(sum) = sums.get(name).filter(|sum| quantity::millis(sum) > quantity::millis(amount)) else { continue };
-        let detail = format!("must be greater than or equal to aggregate container requests of {}", text(sum));
-        judge.invalid(format!("{path}.resources.requests[{name}]"), text(amount), detail);
+    for part in ["requests", "limits"] {
+        let sums = together(spec, part);
+        for (name, amount) in members(&spec["resources"][part]) {
+            let is_told = part == "requests" || name.starts_with("hugepages-");
+            let Some(sum) = sums.get(name).filter(|sum| is_told && quantity::is_more(sum, amount)) else { continue };
+            let detail = format!("must be greater than or equal to aggregate container {part} of {}", text(sum));
+            judge.invalid(format!("{path}.resources.{part}[{name}]"), text(amount), detail);
+        }
+    }
+    for (place, container) in items(&spec["containers"], &format!("{path}.resources.containers")) {
+        for (name, limit) in members(&container["resources"]["limits"]) {
+            let most = &spec["resources"]["limits"][name];
+            if !most.is_null() && quantity::is_more(limit, most) {
+                let detail = format!("must be less than or equal to pod limits of {}", text(most));
+                judge.invalid(format!("{place}[{name}].limits"), text(limit), detail);
+            }
+        }
     }
 }
 

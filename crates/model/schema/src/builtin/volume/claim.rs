@@ -51,8 +51,12 @@ pub(in crate::builtin) fn check(object: &Value, old: Option<&Value>) -> FieldErr
     judge.errors
 }
 
-fn check_spec(spec: &Value, path: &str, judge: &mut Judge) {
-    check_modes(&spec["accessModes"], &format!("{path}.accessModes"), judge);
+pub(in crate::builtin) fn check_spec(spec: &Value, path: &str, judge: &mut Judge) {
+    let modes = format!("{path}.accessModes");
+    if spec["accessModes"].as_array().is_none_or(Vec::is_empty) {
+        judge.required(&modes, "at least 1 access mode is required");
+    }
+    check_modes(&spec["accessModes"], &modes, judge);
     if spec["selector"].is_object() {
         judge.selector(&spec["selector"], &format!("{path}.selector"));
     }
@@ -84,10 +88,7 @@ fn check_spec(spec: &Value, path: &str, judge: &mut Judge) {
     }
 }
 
-fn check_modes(modes: &Value, path: &str, judge: &mut Judge) {
-    if modes.as_array().is_none_or(Vec::is_empty) {
-        judge.required(path, "at least 1 access mode is required");
-    }
+pub(super) fn check_modes(modes: &Value, path: &str, judge: &mut Judge) {
     let all: Vec<&str> = items(modes, path).into_iter().map(|(_, mode)| text(mode)).collect();
     for mode in all.iter().filter(|mode| !MODES.contains(mode)) {
         judge.not_supported(mode, &MODES, path);
