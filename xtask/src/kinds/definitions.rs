@@ -282,3 +282,24 @@ fn presence(field: &Field, kind: &str) -> char {
 fn is_struct(kind: &str) -> bool {
     kind.contains('.') && !kind.contains(['=', '[', '{', '<'])
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn heads_tell_groups_and_unions() {
+        let schema = json!({
+            "x-kubernetes-group-version-kind": [{"group": "", "version": "v1", "kind": "Subject"}, {"group": "apps"}],
+            "x-kubernetes-map-type": "atomic",
+            "x-kubernetes-unions": [
+                {"discriminator": "kind", "fields-to-discriminateBy": {"user": "User", "group": "Group"}},
+                {"fields-to-discriminateBy": {"all": "All"}},
+            ],
+        });
+        assert_eq!(head("core.v1.Subject", &schema).unwrap(), " m=atomic g= u=kind(group,user) u=(all)");
+        assert!(head("core.v1.Other", &schema).is_err());
+    }
+}
