@@ -11,13 +11,18 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, header};
 use serde_json::{Map, Value, json};
 
-use self::operation::Operation;
+use self::operation::{Operation, members, plain_item};
 use self::schemas::Schemas;
 use crate::Server;
 use crate::answer::VERSION;
 use crate::discovery::fingerprint;
 use crate::kinds::{Kinds, Resource};
 use crate::respond::{self, Body};
+
+/// What documents of custom resources say of themselves.
+const CUSTOM_INFO: &str = r#"{"title":"Kubernetes CRD Swagger","version":"v0.1.0"}"#;
+/// How clients say who they are, as a member of `components`.
+const SECURITY: &str = r#""securitySchemes":{"BearerToken":{"type":"apiKey","name":"authorization","in":"header","description":"Bearer Token authentication"}},"#;
 
 /// What a document is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,49 +124,48 @@ fn rendered(kinds: &Kinds, name: &str, subject: &Subject) -> Bytes {
     if let Some(found) = kinds.openapi.read().unwrap_or_else(PoisonError::into_inner).get(name) {
         return found.clone();
     }
-    let bytes = Bytes::from(document(kinds, name, subject).to_string());
+    let bytes = Bytes::from(document(kinds, name, subject));
     kinds.openapi.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), bytes.clone());
     bytes
 }
 
-fn document(kinds: &Kinds, name: &str, subject: &Subject) -> Value {
-    let mut schemas = Schemas::default();
-    let mut paths = Map::new();
+fn document(kinds: &Kinds, name: &str, subject: &Subject) -> String {
+    let mut schemas = match subject {
+        Subject::Resources { group, version, is_custom: false } => Schemas::of(group, version),
+        Subject::Resources { .. } | Subject::Version | Subject::Core | Subject::Groups | Subject::Group(_) => {
+            Schemas::default()
+        }
+    };
+    let mut paths = BTreeMap::new();
     match subject {
         Subject::Version | Subject::Core | Subject::Groups | Subject::Group(_) => {
             paths.insert(format!("/{name}/"), around(subject, &mut schemas));
         }
-        Subject::Resources { group, version, .. } => {
+        Subject::Resources { group, version, is_custom } => {
             let key = (group.clone(), version.clone());
             for (resource, place) in kinds.group_versions().remove(&key).unwrap_or_default() {
                 paths::add(&mut paths, name, &resource, &resource.versions[place], &mut schemas);
             }
+            if !is_custom {
+                paths.insert(format!("/{name}/"), list_of_resources(group, version, &mut schemas));
+            }
         }
     }
+    let is_custom = matches!(subject, Subject::Resources { is_custom: true, .. });
+    let (paths, schemas) = (members(paths), schemas.into_text());
+    let (info, further) = if is_custom { (CUSTOM_INFO.to_owned(), "") } else { (info(), SECURITY) };
+    format!(
+        "{{\"openapi\":\"3.0.0\",\"info\":{info},\"paths\":{paths},\"components\":{{{further}\"schemas\":{schemas}}}}}"
+    )
+}
+
+fn info() -> String {
     let (major, minor, _) = VERSION;
-    let mut info = json!({"title": "Concert", "version": format!("{major}.{minor}")});
-    let mut components = json!({
-        "securitySchemes": {"BearerToken": {
-            "type": "apiKey", "name": "authorization", "in": "header", "description": "Bearer Token authentication",
-        }},
-    });
-    match subject {
-        Subject::Resources { is_custom: true, .. } => {
-            info = json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"});
-            components = json!({});
-        }
-        Subject::Resources { group, version, .. } => {
-            paths.insert(format!("/{name}/"), list_of_resources(group, version, &mut schemas));
-            schemas.belong_to(group, version);
-        }
-        Subject::Version | Subject::Core | Subject::Groups | Subject::Group(_) => {}
-    }
-    components["schemas"] = schemas.into_value();
-    json!({"openapi": "3.0.0", "info": info, "paths": paths, "components": components})
+    json!({"title": "Concert", "version": format!("{major}.{minor}")}).to_string()
 }
 
 /// The path of what is around the resources.
-fn around(subject: &Subject, schemas: &mut Schemas) -> Value {
+fn around(subject: &Subject, schemas: &mut Schemas) -> String {
     let (tag, id, schema) = match subject {
         Subject::Version => ("version".to_owned(), "getCodeVersion".to_owned(), "version.Info"),
         Subject::Core => ("core".to_owned(), "getCoreAPIVersions".to_owned(), "meta.v1.APIVersions"),
@@ -172,16 +176,16 @@ fn around(subject: &Subject, schemas: &mut Schemas) -> Value {
         }
     };
     let forms = if *subject == Subject::Version { &operation::BUILTIN_FORMS[..1] } else { &operation::BUILTIN_FORMS };
-    json!({"get": Operation::new(tag, id).answers(&[200], forms, &schemas.refer(schema)).into_value()})
+    plain_item(Operation::new(&tag, &id).answers(&[200], forms, &schemas.refer(schema)))
 }
 
 /// The path of the resources that a group has in a version.
-fn list_of_resources(group: &str, version: &str, schemas: &mut Schemas) -> Value {
+fn list_of_resources(group: &str, version: &str, schemas: &mut Schemas) -> String {
     let group = joined(builtin_group(group));
     let tag = format!("{}_{version}", uncapital(&group));
     let id = format!("get{group}{}APIResources", capital(version));
     let schema = schemas.refer("meta.v1.APIResourceList");
-    json!({"get": Operation::new(tag, id).answers(&[200], &operation::BUILTIN_FORMS, &schema).into_value()})
+    plain_item(Operation::new(&tag, &id).answers(&[200], &operation::BUILTIN_FORMS, &schema))
 }
 
 /// The group of a resource as part of a name: `SharedExampleCom`.

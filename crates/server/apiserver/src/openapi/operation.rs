@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value, json};
+use concert_api::Gvk;
+use serde_json::{Value, json};
+
+use super::schemas::KINDS;
 
 /// The forms of objects of built-in kinds.
 pub(super) const BUILTIN_FORMS: [&str; 3] =
@@ -57,23 +60,26 @@ const TRUTHS: [&str; 6] = [
 ];
 const NUMBERS: [&str; 3] = ["gracePeriodSeconds", "limit", "timeoutSeconds"];
 
-/// What can be done with a path by one method.
+/// What can be done with a path by one method, as JSON text: trees of all operations would take longer to make than all
+/// else in a document.
 #[derive(Debug)]
 pub(super) struct Operation {
-    value: Value,
+    /// Its members, each with a comma behind it.
+    text: String,
     parameters: Vec<&'static str>,
 }
 
 impl Operation {
     /// An operation of that name.
-    pub(super) fn new(tag: String, id: String) -> Self {
-        Self { value: json!({"tags": [tag], "operationId": id}), parameters: Vec::new() }
+    pub(super) fn new(tag: &str, id: &str) -> Self {
+        let text = format!("\"tags\":[{}],\"operationId\":{},", quoted(tag), quoted(id));
+        Self { text, parameters: Vec::new() }
     }
 
     /// What it does, and with which kind.
-    pub(super) fn does(mut self, action: &str, gvk: Value) -> Self {
-        self.value["x-kubernetes-action"] = action.into();
-        self.value["x-kubernetes-group-version-kind"] = gvk;
+    pub(super) fn does(mut self, action: &str, gvk: &Gvk) -> Self {
+        let kind = json!({"group": gvk.group, "version": gvk.version, "kind": gvk.kind});
+        self.text += &format!("\"x-kubernetes-action\":{},\"{KINDS}\":{kind},", quoted(action));
         self
     }
 
@@ -86,40 +92,44 @@ impl Operation {
 
     /// Has a body of that schema in these forms.
     pub(super) fn body(mut self, forms: &[&str], schema: &str, is_required: bool) -> Self {
-        self.value["requestBody"] = json!({"content": content(forms, schema)});
-        if is_required {
-            self.value["requestBody"]["required"] = true.into();
-        }
+        let required = if is_required { ",\"required\":true" } else { "" };
+        self.text += &format!("\"requestBody\":{{\"content\":{}{required}}},", content(forms, schema));
         self
     }
 
     /// Answers with that schema in these forms, if all is well.
     pub(super) fn answers(mut self, codes: &[u16], forms: &[&str], schema: &str) -> Self {
-        let mut responses = Map::new();
+        let content = content(forms, schema);
+        self.text.push_str("\"responses\":{");
         for code in codes {
             let description = match code {
                 201 => "Created",
                 202 => "Accepted",
                 _ => "OK",
             };
-            responses.insert(code.to_string(), json!({"description": description, "content": content(forms, schema)}));
+            self.text += &format!("\"{code}\":{{\"description\":\"{description}\",\"content\":{content}}},");
         }
-        responses.insert("401".to_owned(), json!({"description": "Unauthorized"}));
-        self.value["responses"] = responses.into();
+        self.text.push_str("\"401\":{\"description\":\"Unauthorized\"}},");
         self
     }
 
-    /// As a document has it, for a path that says nothing itself.
-    pub(super) fn into_value(mut self) -> Value {
-        if !self.parameters.is_empty() {
-            self.value["parameters"] = self.parameters.iter().map(|name| parameter(name)).collect();
+    /// As a document has it, for a path whose own parameters are in `common`.
+    fn into_text(self, common: &[&str]) -> String {
+        let own: Vec<&str> = self.parameters.into_iter().filter(|name| !common.contains(name)).collect();
+        if own.is_empty() {
+            return format!("{{{}}}", self.text.trim_end_matches(','));
         }
-        self.value
+        format!("{{{}\"parameters\":{}}}", self.text, parameters(&own))
     }
 }
 
-/// A path: its operations by method, and the parameters that all of them have.
-pub(super) fn item(path: &str, operations: Vec<(&str, Operation)>) -> Value {
+/// A path that can only be read, and has no parameters, as JSON text.
+pub(super) fn plain_item(get: Operation) -> String {
+    format!("{{\"get\":{}}}", get.into_text(&[]))
+}
+
+/// A path as JSON text: its operations by method, and the parameters that all of them have.
+pub(super) fn item(path: &str, operations: Vec<(&str, Operation)>) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for name in operations.iter().flat_map(|(_, operation)| &operation.parameters) {
         *counts.entry(name).or_default() += 1;
@@ -129,13 +139,22 @@ pub(super) fn item(path: &str, operations: Vec<(&str, Operation)>) -> Value {
     let mut common: Vec<&str> = counts.keys().copied().filter(|name| is_common(name)).chain(named).collect();
     common.push("pretty");
     common.sort_unstable();
-    let mut item = Map::new();
-    item.insert("parameters".to_owned(), common.iter().map(|name| parameter(name)).collect());
-    for (method, mut operation) in operations {
-        operation.parameters.retain(|name| !common.contains(name));
-        item.insert(method.to_owned(), operation.into_value());
+    let mut text = format!("{{\"parameters\":{}", parameters(&common));
+    for (method, operation) in operations {
+        text += &format!(",\"{method}\":{}", operation.into_text(&common));
     }
-    item.into()
+    text + "}"
+}
+
+/// An object as JSON text, from the texts of its members.
+pub(super) fn members(texts: BTreeMap<String, String>) -> String {
+    let texts: Vec<String> = texts.into_iter().map(|(name, text)| format!("{}:{text}", quoted(&name))).collect();
+    format!("{{{}}}", texts.join(","))
+}
+
+/// A text as JSON writes it.
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
 }
 
 /// A reference to a schema of the document.
@@ -143,21 +162,23 @@ pub(super) fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-fn content(forms: &[&str], schema: &str) -> Value {
-    let content: Map<String, Value> =
-        forms.iter().map(|form| ((*form).to_owned(), json!({"schema": reference(schema)}))).collect();
-    content.into()
+fn content(forms: &[&str], schema: &str) -> String {
+    let schema = json!({"schema": reference(schema)}).to_string();
+    let forms: Vec<String> = forms.iter().map(|form| format!("\"{form}\":{schema}")).collect();
+    format!("{{{}}}", forms.join(","))
 }
 
-fn parameter(name: &str) -> Value {
+fn parameters(names: &[&str]) -> String {
+    let parameters: Vec<String> = names.iter().map(|name| parameter(name)).collect();
+    format!("[{}]", parameters.join(","))
+}
+
+fn parameter(name: &str) -> String {
     let kind = match name {
         name if TRUTHS.contains(&name) => "boolean",
         name if NUMBERS.contains(&name) => "integer",
         _ => "string",
     };
-    let schema = json!({"type": kind, "uniqueItems": true});
-    if matches!(name, "name" | "namespace") {
-        return json!({"name": name, "in": "path", "required": true, "schema": schema});
-    }
-    json!({"name": name, "in": "query", "schema": schema})
+    let place = if matches!(name, "name" | "namespace") { "\"path\",\"required\":true" } else { "\"query\"" };
+    format!("{{\"name\":\"{name}\",\"in\":{place},\"schema\":{{\"type\":\"{kind}\",\"uniqueItems\":true}}}}")
 }

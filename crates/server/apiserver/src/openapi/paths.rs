@@ -1,8 +1,9 @@
 //! What can be asked of a resource, as OpenAPI tells it.
 
+use std::collections::BTreeMap;
+
 use concert_api::Gvk;
 use concert_schema::Subresource;
-use serde_json::{Map, Value, json};
 
 use super::operation::{self, Operation, item};
 use super::schemas::{self, Schemas};
@@ -20,9 +21,9 @@ const PATCHES: [&str; 4] = [
 /// What only a node could answer: discovery tells of it, but it is always refused.
 const OF_NODES: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
-/// Adds the paths of a resource in one version, and the schemas they need.
+/// Adds the paths of a resource in one version, as JSON text, and the schemas they need.
 pub(super) fn add(
-    paths: &mut Map<String, Value>,
+    paths: &mut BTreeMap<String, String>,
     document: &str,
     resource: &Resource,
     version: &Version,
@@ -84,7 +85,7 @@ impl About<'_> {
 
     fn operation(&self, action: &str, id: String, gvk: &Gvk) -> Operation {
         let tag = format!("{}_{}", uncapital(&group_of(self.resource)), self.version.gvk.version);
-        Operation::new(tag, id).does(action, json!({"group": gvk.group, "version": gvk.version, "kind": gvk.kind}))
+        Operation::new(&tag, &id).does(action, gvk)
     }
 
     fn forms(&self) -> &'static [&'static str] {

@@ -1,11 +1,11 @@
 //! The schemas of a document: those of the kinds, and what they refer to.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use concert_schema::{document, document_name, referred};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::operation::reference;
+use super::operation::{members, reference};
 use crate::kinds::{Resource, Version};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
@@ -13,32 +13,51 @@ const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 /// What is sent and answered for the kinds of every group: it belongs to all of them.
 const EVERYWHERE: [&str; 2] = ["meta.v1.DeleteOptions", "meta.v1.WatchEvent"];
-const KINDS: &str = "x-kubernetes-group-version-kind";
+/// Where documents tell group, version and kind.
+pub(super) const KINDS: &str = "x-kubernetes-group-version-kind";
 
-/// The schemas of a document, as they are gathered.
+/// The schemas of a document, as they are gathered: as JSON text, a tree of all of them takes much more room.
 #[derive(Debug, Default)]
 pub(super) struct Schemas {
-    found: Map<String, Value>,
+    /// Group and version of the document, where all kinds are built in.
+    belongs_to: Option<(String, String)>,
+    found: BTreeMap<String, String>,
     /// The built-in definitions that are already there.
     known: BTreeSet<&'static str>,
 }
 
 impl Schemas {
+    /// Those of a group in a version, all of whose kinds are built in.
+    pub(super) fn of(group: &str, version: &str) -> Self {
+        Self { belongs_to: Some((group.to_owned(), version.to_owned())), ..Self::default() }
+    }
+
     /// The full name of a built-in definition, which is now part of the document with all it refers to.
     pub(super) fn refer(&mut self, name: &'static str) -> String {
         let mut pending = vec![name];
         while let Some(name) = pending.pop() {
             if self.known.insert(name) {
-                self.found.extend(document(name));
+                self.define(name);
                 pending.extend(referred(name));
             }
         }
         document_name(name)
     }
 
+    fn define(&mut self, name: &'static str) {
+        let Some((long, mut schema)) = document(name) else { return };
+        if let Some((group, version)) = self.belongs_to.as_ref().filter(|(group, _)| !group.is_empty())
+            && EVERYWHERE.contains(&name)
+            && let Some(kinds) = schema[KINDS].as_array_mut()
+        {
+            kinds.push(json!({"group": group, "version": version, "kind": name.rsplit('.').next()}));
+        }
+        self.found.insert(long, schema.to_string());
+    }
+
     /// The name of what patches are: anything.
     pub(super) fn refer_patch(&mut self) -> String {
-        self.found.insert(PATCH.to_owned(), json!({"type": "object"}));
+        self.found.insert(PATCH.to_owned(), json!({"type": "object"}).to_string());
         PATCH.to_owned()
     }
 
@@ -53,27 +72,16 @@ impl Schemas {
                 }
             }
             None => {
-                self.found.insert(name_of(resource, version), custom(version));
+                self.found.insert(name_of(resource, version), custom(version).to_string());
             }
         }
         self.refer("meta.v1.ListMeta");
-        self.found.insert(list_name_of(resource, version), list(resource, version));
-    }
-
-    /// Says of what is the same in every group that it is of this one, too.
-    pub(super) fn belong_to(&mut self, group: &str, version: &str) {
-        for name in EVERYWHERE.into_iter().filter(|_| !group.is_empty()) {
-            let kinds = self.found.get_mut(&document_name(name)).and_then(|schema| schema[KINDS].as_array_mut());
-            if let Some(kinds) = kinds {
-                let kind = name.rsplit('.').next();
-                kinds.push(json!({"group": group, "version": version, "kind": kind}));
-            }
-        }
+        self.found.insert(list_name_of(resource, version), list(resource, version).to_string());
     }
 
     /// As `components` has them.
-    pub(super) fn into_value(self) -> Value {
-        self.found.into()
+    pub(super) fn into_text(self) -> String {
+        members(self.found)
     }
 }
 
