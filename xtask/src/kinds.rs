@@ -45,7 +45,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let facts: Value = serde_json::from_str(&facts).context("the server's answers are no JSON")?;
     let kinds = table::kinds(&facts["kinds"])?;
     let mut source = source::Source::new(modules()?);
-    let text = definitions::text(&facts["kinds"], &kinds, &mut source)?;
+    let text = definitions::text(&[&facts["kinds"], &facts["around"]], &kinds, &mut source)?;
     for (name, content) in [
         (format!("{DATA}/kinds.json"), table::text_of(&kinds)),
         (format!("{DATA}/definitions.txt"), text),

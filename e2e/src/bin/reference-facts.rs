@@ -31,11 +31,18 @@ fn main() {
                 (name.to_owned(), table["columnDefinitions"].clone())
             })
             .collect();
-        let openapi = ask(&api, &format!("/openapi/v3/{document}"), "application/json");
-        let schemas = &openapi["components"]["schemas"];
+        let schemas = schemas(&api, &document);
         facts.insert(document, json!({"resources": resources, "columns": columns, "schemas": schemas}));
     }
-    println!("{}", json!({"kinds": facts, "roles": roles(&api)}));
+    // What is around the kinds.
+    let around: BTreeMap<&str, Value> =
+        ["api", "apis", "version"].map(|document| (document, json!({"schemas": schemas(&api, document)}))).into();
+    println!("{}", json!({"kinds": facts, "around": around, "roles": roles(&api)}));
+}
+
+/// The schemas of a document.
+fn schemas(api: &Api, document: &str) -> Value {
+    ask(api, &format!("/openapi/v3/{document}"), "application/json")["components"]["schemas"].take()
 }
 
 /// The roles and bindings that are there from the beginning.

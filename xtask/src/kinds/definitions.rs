@@ -9,12 +9,14 @@ use serde_json::{Map, Value};
 use super::source::{Field, Source};
 
 /// What is needed beside the kinds of resources and subresources.
-const FURTHER: [&str; 12] = [
+const FURTHER: [&str; 14] = [
     "meta.v1.DeleteOptions",
     "meta.v1.ListMeta",
     "meta.v1.ObjectMeta",
     "autoscaling.v1.Scale",
     "meta.v1.Status",
+    "meta.v1.WatchEvent",
+    "version.Info",
     "meta.v1.PartialObjectMetadata",
     "meta.v1.PartialObjectMetadataList",
     "meta.v1.APIVersions",
@@ -40,11 +42,12 @@ const SPECIAL: [(&str, &str); 11] = [
 ];
 
 /// Prefixes of names in OpenAPI, and what we write instead; the last is that of most groups.
-const PREFIXES: [(&str, &str); 7] = [
+const PREFIXES: [(&str, &str); 8] = [
     ("io.k8s.apimachinery.pkg.apis.meta.", "meta."),
     ("io.k8s.apimachinery.pkg.api.resource.", "resource."),
     ("io.k8s.apimachinery.pkg.util.intstr.", "intstr."),
     ("io.k8s.apimachinery.pkg.runtime.", "runtime."),
+    ("io.k8s.apimachinery.pkg.version.", "version."),
     ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.", "apiextensions."),
     ("io.k8s.kube-aggregator.pkg.apis.apiregistration.", "apiregistration."),
     ("io.k8s.api.", ""),
@@ -57,8 +60,8 @@ pub(super) fn short(name: &str) -> String {
 }
 
 /// All definitions that the kinds need, in the order of their names.
-pub(super) fn text(facts: &Value, kinds: &[Value], source: &mut Source) -> Result<String> {
-    let documents = facts.as_object().into_iter().flatten();
+pub(super) fn text(facts: &[&Value], kinds: &[Value], source: &mut Source) -> Result<String> {
+    let documents = facts.iter().filter_map(|facts| facts.as_object()).flatten();
     let schemas = documents.filter_map(|(_, document)| document["schemas"].as_object()).flatten();
     let openapi: BTreeMap<String, &Value> = schemas.map(|(name, schema)| (short(name), schema)).collect();
     let parts = kinds.iter().flat_map(|kind| kind["parts"].as_array().into_iter().flatten());
@@ -73,11 +76,8 @@ pub(super) fn text(facts: &Value, kinds: &[Value], source: &mut Source) -> Resul
         }
         let Some(fields) = source.fields(&name)? else { bail!("{name} is no struct") };
         let schema = openapi.get(&name).map_or(around, |schema| (*schema).clone());
-        let mut block = Block { text: String::new(), schema, needed: Vec::new(), source };
-        if block.schema["x-kubernetes-map-type"] == "atomic" {
-            block.text.push_str(" m=atomic");
-        }
-        block.text.push('\n');
+        let head = if openapi.contains_key(&name) { head(&name, &schema)? } else { String::new() };
+        let mut block = Block { text: head + "\n", schema, needed: Vec::new(), source };
         for field in fields {
             block.field(&field)?;
         }
@@ -86,6 +86,39 @@ pub(super) fn text(facts: &Value, kinds: &[Value], source: &mut Source) -> Resul
         blocks.insert(name, text);
     }
     Ok(blocks.into_iter().map(|(name, block)| format!("{name}{block}")).collect())
+}
+
+/// What OpenAPI says of a struct as a whole: ` m=atomic`, ` g=apps` for a kind, ` u=type(user,group)` for a union.
+fn head(name: &str, schema: &Value) -> Result<String> {
+    let mut text = String::new();
+    if schema["x-kubernetes-map-type"] == "atomic" {
+        text.push_str(" m=atomic");
+    }
+    // What is in every group says first that it is in none.
+    if let Some(gvk) = schema["x-kubernetes-group-version-kind"].get(0) {
+        let [group, version, kind] = ["group", "version", "kind"].map(|part| gvk[part].as_str().unwrap_or_default());
+        if !name.ends_with(&format!("{version}.{kind}")) {
+            bail!("{name} is {kind} in version {version}");
+        }
+        write!(text, " g={group}")?;
+    }
+    for union in schema["x-kubernetes-unions"].as_array().into_iter().flatten() {
+        let fields = union["fields-to-discriminateBy"].as_object().into_iter().flatten();
+        let mut names = Vec::new();
+        for (field, value) in fields {
+            if value.as_str().is_none_or(|value| value != capital(field)) {
+                bail!("{name}: {field} is chosen by {value}");
+            }
+            names.push(field.as_str());
+        }
+        write!(text, " u={}({})", union["discriminator"].as_str().unwrap_or_default(), names.join(","))?;
+    }
+    Ok(text)
+}
+
+fn capital(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map(|first| first.to_uppercase().collect::<String>() + letters.as_str()).unwrap_or_default()
 }
 
 /// A definition as it is being written.
@@ -116,6 +149,7 @@ impl Block<'_> {
         }
         if let Some(property) = self.schema["properties"][&field.name].as_object().cloned() {
             self.marks(&property)?;
+            self.values(&property, presence == 'z')?;
         }
         self.text.push('\n');
         Ok(())
@@ -139,13 +173,34 @@ impl Block<'_> {
                 write!(self.text, " {mark}={value}")?;
             }
         }
-        let empty = |value: &&Value| matches!(value.to_string().as_str(), "{}" | "\"\"" | "0" | "false" | "null");
-        if let Some(default) = property.get("default").filter(|default| !empty(default)) {
+        if let Some(default) = property.get("default").filter(|default| !is_empty(default)) {
             let default = default.to_string();
             if default.contains(' ') {
                 bail!("a default with spaces: {default}");
             }
             write!(self.text, " d={default}")?;
+        }
+        Ok(())
+    }
+
+    /// Which values OpenAPI names, what it says of a zero that Go does not write, and references without a wrapping.
+    fn values(&mut self, property: &Map<String, Value>, is_zero: bool) -> Result<()> {
+        let values = property.get("enum").or_else(|| {
+            let inner = property.get("items").or_else(|| property.get("additionalProperties"))?;
+            inner.get("enum")
+        });
+        if let Some(values) = values.and_then(Value::as_array) {
+            let values: Vec<&str> = values.iter().filter_map(Value::as_str).collect();
+            if values.iter().any(|value| value.contains([',', '_'])) {
+                bail!("a value with a comma or an underscore: {values:?}");
+            }
+            write!(self.text, " e={}", values.join(",").replace(' ', "_"))?;
+        }
+        if !is_zero && property.get("default").is_some_and(is_empty) {
+            self.text.push_str(" D");
+        }
+        if property.contains_key("$ref") {
+            self.text.push_str(" $");
         }
         Ok(())
     }
@@ -190,6 +245,10 @@ impl Block<'_> {
     }
 }
 
+fn is_empty(value: &Value) -> bool {
+    matches!(value.to_string().as_str(), "{}" | "\"\"" | "0" | "false" | "null")
+}
+
 /// What Go does with a field that has no value: `p` a pointer, which is there or not; `o` left out when it is zero; `n`
 /// null; `z` there even if it is zero.
 fn presence(field: &Field, kind: &str) -> char {
@@ -222,4 +281,25 @@ fn presence(field: &Field, kind: &str) -> char {
 /// Whether a type is a struct of ours: only those have dots and no equals sign.
 fn is_struct(kind: &str) -> bool {
     kind.contains('.') && !kind.contains(['=', '[', '{', '<'])
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn heads_tell_groups_and_unions() {
+        let schema = json!({
+            "x-kubernetes-group-version-kind": [{"group": "", "version": "v1", "kind": "Subject"}, {"group": "apps"}],
+            "x-kubernetes-map-type": "atomic",
+            "x-kubernetes-unions": [
+                {"discriminator": "kind", "fields-to-discriminateBy": {"user": "User", "group": "Group"}},
+                {"fields-to-discriminateBy": {"all": "All"}},
+            ],
+        });
+        assert_eq!(head("core.v1.Subject", &schema).unwrap(), " m=atomic g= u=kind(group,user) u=(all)");
+        assert!(head("core.v1.Other", &schema).is_err());
+    }
 }

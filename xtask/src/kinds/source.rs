@@ -66,6 +66,7 @@ impl Source {
     fn read(&self, name: &str) -> Result<Package> {
         let place = match name {
             "meta.v1" => format!("apimachinery@{RELEASE}/pkg/apis/meta/v1"),
+            "version" => format!("apimachinery@{RELEASE}/pkg/version"),
             "types" => format!("apimachinery@{RELEASE}/pkg/types"),
             "apiextensions.v1" => format!("apiextensions-apiserver@{RELEASE}/pkg/apis/apiextensions/v1"),
             "apiregistration.v1" => format!("kube-aggregator@{RELEASE}/pkg/apis/apiregistration/v1"),

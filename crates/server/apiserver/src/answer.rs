@@ -33,7 +33,7 @@ use crate::target::{Part, Query, Route, Target, plain, program, route};
 use crate::write::Written;
 
 /// The Kubernetes version whose API this is.
-const VERSION: (&str, &str, &str) = ("1", "37", "v1.37.1");
+pub(crate) const VERSION: (&str, &str, &str) = ("1", "37", "v1.37.1");
 
 impl Server {
     /// Answers one request.

@@ -197,13 +197,15 @@ fn legacy(resource: &Resource, version: &Version) -> Vec<Value> {
 }
 
 /// A subresource as discovery tells it.
-struct Part {
-    name: String,
-    gvk: Gvk,
-    verbs: Vec<String>,
+pub(crate) struct Part {
+    pub(crate) name: String,
+    /// What is sent to it.
+    pub(crate) gvk: Gvk,
+    pub(crate) verbs: Vec<String>,
 }
 
-fn parts(version: &Version) -> Vec<Part> {
+/// The subresources of a resource in one version.
+pub(crate) fn parts(version: &Version) -> Vec<Part> {
     if let Some(builtin) = version.builtin {
         let told =
             |part: &Subresource| Part { name: part.name.clone(), gvk: part.gvk.clone(), verbs: part.verbs.clone() };
@@ -217,7 +219,7 @@ fn parts(version: &Version) -> Vec<Part> {
 }
 
 /// What can be done with a resource.
-fn verbs(version: &Version) -> Vec<&'static str> {
+pub(crate) fn verbs(version: &Version) -> Vec<&'static str> {
     match version.builtin {
         Some(builtin) => builtin.verbs.iter().map(String::as_str).collect(),
         None => CUSTOM_VERBS.to_vec(),

@@ -1,51 +1,88 @@
-//! OpenAPI v3: one document per group-version, rendered when first asked for.
+//! OpenAPI v3: one document per group-version, and small ones of what is around them, rendered when first asked for.
 
+mod operation;
 mod paths;
+mod schemas;
 
+use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
 use bytes::Bytes;
-use concert_schema::{document, document_name as document_name_of, referred};
 use http::{HeaderMap, HeaderValue, Response, header};
 use serde_json::{Map, Value, json};
 
+use self::operation::{Operation, members, plain_item};
+use self::schemas::Schemas;
 use crate::Server;
+use crate::answer::VERSION;
 use crate::discovery::fingerprint;
-use crate::kinds::{Kinds, Resource, Version};
+use crate::kinds::{Kinds, Resource};
 use crate::respond::{self, Body};
+
+/// What documents of custom resources say of themselves.
+const CUSTOM_INFO: &str = r#"{"title":"Kubernetes CRD Swagger","version":"v0.1.0"}"#;
+/// How clients say who they are, as a member of `components`.
+const SECURITY: &str = r#""securitySchemes":{"BearerToken":{"type":"apiKey","name":"authorization","in":"header","description":"Bearer Token authentication"}},"#;
+
+/// What a document is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Subject {
+    /// `/version`.
+    Version,
+    /// `/api`.
+    Core,
+    /// `/apis`.
+    Groups,
+    /// `/apis/G`.
+    Group(String),
+    /// All resources of a group in one version.
+    Resources { group: String, version: String, is_custom: bool },
+}
 
 impl Server {
     /// `/openapi/v3`, or one document of it.
     pub(crate) fn openapi(&self, document: Option<&str>) -> Response<Body> {
         let kinds = self.kinds();
+        let subjects = subjects(&kinds);
         let Some(name) = document else {
-            let paths: Map<String, Value> = kinds
-                .group_versions()
-                .keys()
-                .map(|(group, version)| {
-                    let name = document_name(group, version);
-                    let hash = hash(&kinds, &name);
-                    let url = format!("/openapi/v3/{name}?hash={hash:016X}");
-                    (name, json!({"serverRelativeURL": url}))
+            let paths: Map<String, Value> = subjects
+                .iter()
+                .map(|(name, subject)| {
+                    let url = format!("/openapi/v3/{name}?hash={:016X}", hash(&kinds, name, subject));
+                    (name.clone(), json!({"serverRelativeURL": url}))
                 })
                 .collect();
             return respond::json(200, &json!({"paths": paths}));
         };
-        rendered(&kinds, name).map_or_else(respond::nothing, |document| tagged(document, hash(&kinds, name)))
+        match subjects.get(name) {
+            Some(subject) => tagged(rendered(&kinds, name, subject), hash(&kinds, name, subject)),
+            None => respond::nothing(),
+        }
     }
+}
+
+/// The documents there are, by name. A group has one of its own only if it is built in.
+fn subjects(kinds: &Kinds) -> BTreeMap<String, Subject> {
+    let fixed = [("version", Subject::Version), ("api", Subject::Core), ("apis", Subject::Groups)];
+    let mut found: BTreeMap<String, Subject> = fixed.map(|(name, subject)| (name.to_owned(), subject)).into();
+    for ((group, version), resources) in kinds.group_versions() {
+        let is_custom = resources.iter().any(|(resource, _)| resource.is_custom());
+        if !is_custom && !group.is_empty() {
+            found.insert(format!("apis/{group}"), Subject::Group(group.clone()));
+        }
+        found.insert(document_name(&group, &version), Subject::Resources { group, version, is_custom });
+    }
+    found
 }
 
 /// A short name for what is in a document. Those of built-in kinds change with the program only, and need not be
 /// rendered for it.
-fn hash(kinds: &Kinds, name: &str) -> u64 {
-    let versions = kinds.group_versions();
-    let found = versions.iter().find(|((group, version), _)| document_name(group, version) == name);
-    match found {
-        Some((_, resources)) if resources.iter().all(|(resource, _)| !resource.is_custom()) => {
+fn hash(kinds: &Kinds, name: &str, subject: &Subject) -> u64 {
+    match subject {
+        Subject::Resources { is_custom: true, .. } => fingerprint(&rendered(kinds, name, subject)),
+        Subject::Version | Subject::Core | Subject::Groups | Subject::Group(_) | Subject::Resources { .. } => {
             fingerprint(format!("{name} {}", env!("CARGO_PKG_VERSION")).as_bytes()) ^ concert_schema::fingerprint()
         }
-        Some(_) => rendered(kinds, name).map_or(0, |bytes| fingerprint(&bytes)),
-        None => 0,
     }
 }
 
@@ -83,137 +120,95 @@ fn document_name(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
-fn rendered(kinds: &Kinds, name: &str) -> Option<Bytes> {
+fn rendered(kinds: &Kinds, name: &str, subject: &Subject) -> Bytes {
     if let Some(found) = kinds.openapi.read().unwrap_or_else(PoisonError::into_inner).get(name) {
-        return Some(found.clone());
+        return found.clone();
     }
-    let versions = kinds.group_versions();
-    let ((_, version), resources) =
-        versions.iter().find(|((group, version), _)| document_name(group, version) == name)?;
-    let mut paths = Map::new();
-    let mut schemas = Map::new();
-    for (resource, place) in resources {
-        let version = &resource.versions[*place];
-        paths::add(&mut paths, name, resource, version);
-        add_schemas(&mut schemas, resource, version);
-    }
-    add_definition(&mut schemas, "meta.v1.ObjectMeta");
-    add_definition(&mut schemas, "meta.v1.ListMeta");
-    add_definition(&mut schemas, "meta.v1.DeleteOptions");
-    if resources.iter().any(|(resource, place)| resource.versions[*place].scale.is_some()) {
-        add_definition(&mut schemas, "autoscaling.v1.Scale");
-        if let Some(scale) = schemas.get_mut(SCALE) {
-            scale["x-kubernetes-group-version-kind"] =
-                json!([{"group": "autoscaling", "version": "v1", "kind": "Scale"}]);
-        }
-    }
-    schemas.insert(STATUS.to_owned(), json!({"type": "object"}));
-    schemas.insert(PATCH.to_owned(), json!({"type": "object"}));
-    let custom = resources.iter().any(|(resource, _)| resource.is_custom());
-    let info = if custom {
-        json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"})
-    } else {
-        json!({"title": "Concert", "version": version})
-    };
-    let document = json!({
-        "openapi": "3.0.0", "info": info,
-        "paths": paths, "components": {"schemas": schemas},
-    });
-    let bytes = Bytes::from(document.to_string());
+    let bytes = Bytes::from(document(kinds, name, subject));
     kinds.openapi.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), bytes.clone());
-    Some(bytes)
+    bytes
 }
 
-const SCALE: &str = "io.k8s.api.autoscaling.v1.Scale";
-const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
-const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
-const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
-
-fn reference(name: &str) -> Value {
-    json!({"$ref": format!("#/components/schemas/{name}")})
-}
-
-const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
-
-/// A schema of the built-in kinds and all it refers to.
-fn add_definition(schemas: &mut Map<String, Value>, name: &str) {
-    let mut pending = vec![name.to_owned()];
-    while let Some(name) = pending.pop() {
-        if schemas.contains_key(&document_name_of(&name)) {
-            continue;
+fn document(kinds: &Kinds, name: &str, subject: &Subject) -> String {
+    let mut schemas = match subject {
+        Subject::Resources { group, version, is_custom: false } => Schemas::of(group, version),
+        Subject::Resources { .. } | Subject::Version | Subject::Core | Subject::Groups | Subject::Group(_) => {
+            Schemas::default()
         }
-        if let Some((long, schema)) = document(&name) {
-            schemas.insert(long, schema);
-            pending.extend(referred(&name).into_iter().map(str::to_owned));
-        }
-    }
-}
-
-/// The name of a kind's schema; for custom resources the group's parts reversed, version, kind.
-fn schema_name(resource: &Resource, version: &Version) -> String {
-    if let Some(builtin) = version.builtin.filter(|_| !resource.is_custom()) {
-        return document_name_of(builtin.schema_name);
-    }
-    let group = version.gvk.group.split('.').rev().collect::<Vec<_>>().join(".");
-    format!("{group}.{}.{}", version.gvk.version, version.gvk.kind)
-}
-
-fn gvk(version: &Version) -> Value {
-    json!({"group": version.gvk.group, "version": version.gvk.version, "kind": version.gvk.kind})
-}
-
-/// What may be a number or a text says so in words that everybody understands.
-fn tell_alternatives(schema: &mut Value) {
-    match schema {
-        Value::Object(members) => {
-            let either = members.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true));
-            if either && !members.contains_key("anyOf") && !members.contains_key("allOf") {
-                members.insert("anyOf".to_owned(), json!([{"type": "integer"}, {"type": "string"}]));
-            }
-            for (name, member) in members {
-                // Defaults and enums are values, not schemas.
-                if !matches!(name.as_str(), "default" | "enum" | "example") {
-                    tell_alternatives(member);
-                }
-            }
-        }
-        Value::Array(items) => items.iter_mut().for_each(tell_alternatives),
-        _ => {}
-    }
-}
-
-fn add_schemas(schemas: &mut Map<String, Value>, resource: &Resource, version: &Version) {
-    let text = json!({"type": "string"});
-    let name = schema_name(resource, version);
-    let mut schema = if let Some(builtin) = version.builtin {
-        add_definition(schemas, builtin.schema_name);
-        for part in &builtin.parts {
-            add_definition(schemas, part.schema_name);
-        }
-        schemas.remove(&name).unwrap_or_default()
-    } else {
-        let mut schema: Value = serde_json::from_str(&version.openapi).unwrap_or_default();
-        schema["properties"]["apiVersion"] = text.clone();
-        schema["properties"]["kind"] = text.clone();
-        schema["properties"]["metadata"] = json!({"allOf": [reference(META)]});
-        tell_alternatives(&mut schema);
-        let selectable =
-            version.selectable.iter().map(|path| json!({"fieldPath": path.text().trim_start_matches('.')}));
-        let selectable: Vec<Value> = selectable.collect();
-        if !selectable.is_empty() {
-            schema["x-kubernetes-selectable-fields"] = selectable.into();
-        }
-        schema
     };
-    schema["x-kubernetes-group-version-kind"] = json!([gvk(version)]);
-    let list = json!({
-        "type": "object", "required": ["items"],
-        "properties": {
-            "apiVersion": text, "kind": text, "metadata": {"allOf": [reference(LIST_META)]},
-            "items": {"type": "array", "items": reference(&name)},
-        },
-        "x-kubernetes-group-version-kind": [{"group": version.gvk.group, "version": version.gvk.version, "kind": resource.list_kind}],
-    });
-    schemas.insert(name.clone(), schema);
-    schemas.insert(format!("{name}List"), list);
+    let mut paths = BTreeMap::new();
+    match subject {
+        Subject::Version | Subject::Core | Subject::Groups | Subject::Group(_) => {
+            paths.insert(format!("/{name}/"), around(subject, &mut schemas));
+        }
+        Subject::Resources { group, version, is_custom } => {
+            let key = (group.clone(), version.clone());
+            for (resource, place) in kinds.group_versions().remove(&key).unwrap_or_default() {
+                paths::add(&mut paths, name, &resource, &resource.versions[place], &mut schemas);
+            }
+            if !is_custom {
+                paths.insert(format!("/{name}/"), list_of_resources(group, version, &mut schemas));
+            }
+        }
+    }
+    let is_custom = matches!(subject, Subject::Resources { is_custom: true, .. });
+    let (paths, schemas) = (members(paths), schemas.into_text());
+    let (info, further) = if is_custom { (CUSTOM_INFO.to_owned(), "") } else { (info(), SECURITY) };
+    format!(
+        "{{\"openapi\":\"3.0.0\",\"info\":{info},\"paths\":{paths},\"components\":{{{further}\"schemas\":{schemas}}}}}"
+    )
+}
+
+fn info() -> String {
+    let (major, minor, _) = VERSION;
+    json!({"title": "Concert", "version": format!("{major}.{minor}")}).to_string()
+}
+
+/// The path of what is around the resources.
+fn around(subject: &Subject, schemas: &mut Schemas) -> String {
+    let (tag, id, schema) = match subject {
+        Subject::Version => ("version".to_owned(), "getCodeVersion".to_owned(), "version.Info"),
+        Subject::Core => ("core".to_owned(), "getCoreAPIVersions".to_owned(), "meta.v1.APIVersions"),
+        Subject::Groups => ("apis".to_owned(), "getAPIVersions".to_owned(), "meta.v1.APIGroupList"),
+        Subject::Group(group) | Subject::Resources { group, .. } => {
+            let group = joined(builtin_group(group));
+            (uncapital(&group), format!("get{group}APIGroup"), "meta.v1.APIGroup")
+        }
+    };
+    let forms = if *subject == Subject::Version { &operation::BUILTIN_FORMS[..1] } else { &operation::BUILTIN_FORMS };
+    plain_item(Operation::new(&tag, &id).answers(&[200], forms, &schemas.refer(schema)))
+}
+
+/// The path of the resources that a group has in a version.
+fn list_of_resources(group: &str, version: &str, schemas: &mut Schemas) -> String {
+    let group = joined(builtin_group(group));
+    let tag = format!("{}_{version}", uncapital(&group));
+    let id = format!("get{group}{}APIResources", capital(version));
+    let schema = schemas.refer("meta.v1.APIResourceList");
+    plain_item(Operation::new(&tag, &id).answers(&[200], &operation::BUILTIN_FORMS, &schema))
+}
+
+/// The group of a resource as part of a name: `SharedExampleCom`.
+fn group_of(resource: &Resource) -> String {
+    let group = &*resource.id.group;
+    joined(if resource.is_custom() { group } else { builtin_group(group) })
+}
+
+/// A built-in group as it is called in names: `core`, and without the end that most have.
+fn builtin_group(group: &str) -> &str {
+    if group.is_empty() { "core" } else { group.strip_suffix(".k8s.io").unwrap_or(group) }
+}
+
+fn joined(group: &str) -> String {
+    group.split(['.', '-']).map(capital).collect()
+}
+
+fn capital(word: &str) -> String {
+    let (first, rest) = word.split_at(word.chars().next().map_or(0, char::len_utf8));
+    first.to_uppercase() + rest
+}
+
+fn uncapital(word: &str) -> String {
+    let (first, rest) = word.split_at(word.chars().next().map_or(0, char::len_utf8));
+    first.to_lowercase() + rest
 }

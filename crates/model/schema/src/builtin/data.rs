@@ -13,8 +13,10 @@
 //!
 //! with its name in JSON, its number in protobuf (0: it is not there), what Go does when it has no value ([`Presence`]),
 //! its type ([`Type`]) and marks: `r` required, `l` list type and keys, `m` map type, `s` patch strategy, `k` merge key,
-//! `d` default. A `~` is a struct whose fields are those of the struct around it in JSON, but not in protobuf. Behind the
-//! name of a block may stand `m=atomic`.
+//! `d` default, `e` the values there are (`_` is a space), `D` a zero that OpenAPI calls the default although Go does not
+//! write it, `$` a reference that OpenAPI does not wrap. A `~` is a struct whose fields are those of the struct around it
+//! in JSON, but not in protobuf. Behind the name of a block may stand `m=atomic`, `g` the group of a kind, and `u` the
+//! fields of which one is chosen, behind the name of the field that says which.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -25,12 +27,13 @@ pub(crate) static TEXT: &str = include_str!("definitions.txt");
 static BLOCKS: LazyLock<HashMap<&'static str, &'static str>> = LazyLock::new(|| blocks(TEXT));
 
 /// Prefixes of our names, and what OpenAPI has instead.
-const PREFIXES: [(&str, &str); 5] = [
+const PREFIXES: [(&str, &str); 6] = [
     ("meta.", "io.k8s.apimachinery.pkg.apis.meta."),
     ("apiextensions.", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions."),
     ("apiregistration.", "io.k8s.kube-aggregator.pkg.apis.apiregistration."),
     ("intstr.", "io.k8s.apimachinery.pkg.util.intstr."),
     ("runtime.", "io.k8s.apimachinery.pkg.runtime."),
+    ("version.", "io.k8s.apimachinery.pkg.version."),
 ];
 
 /// What Go does with a field that has no value.
@@ -143,7 +146,27 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 
 /// Whether a struct is replaced as a whole.
 pub(crate) fn is_atomic(name: &str) -> bool {
-    BLOCKS.get(name).is_some_and(|block| block.lines().next() == Some(" m=atomic"))
+    heads(name, 'm').next() == Some("atomic")
+}
+
+/// The group of a kind, if the struct is one that OpenAPI marks.
+pub(crate) fn group(name: &str) -> Option<&'static str> {
+    heads(name, 'g').next()
+}
+
+/// The unions of a struct: the field that says which one is chosen, which may be empty, and those there are.
+pub(crate) fn unions(name: &str) -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+    let union = |text: &'static str| {
+        let (chooser, fields) = text.trim_end_matches(')').split_once('(')?;
+        Some((chooser, fields.split(',').collect()))
+    };
+    heads(name, 'u').filter_map(union)
+}
+
+/// What is said of a struct as a whole under a letter.
+fn heads(name: &str, letter: char) -> impl Iterator<Item = &'static str> {
+    let head = BLOCKS.get(name).and_then(|block| block.lines().next()).unwrap_or_default();
+    head.split(' ').filter_map(move |mark| mark.strip_prefix(letter)?.strip_prefix('='))
 }
 
 /// A name as OpenAPI writes it: `io.k8s.api.core.v1.Pod`.
@@ -182,7 +205,12 @@ impl Field {
 
     /// Whether OpenAPI calls it required.
     pub(crate) fn is_required(&self) -> bool {
-        self.marks.split(' ').any(|mark| mark == "r")
+        self.is("r")
+    }
+
+    /// Whether it has a mark without a value.
+    pub(crate) fn is(&self, wanted: &str) -> bool {
+        self.marks.split(' ').any(|mark| mark == wanted)
     }
 
     /// What is said of it under a letter.

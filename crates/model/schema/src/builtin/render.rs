@@ -33,10 +33,36 @@ pub(crate) fn definition(name: &str, view: View) -> Option<Value> {
     if data::is_atomic(name) {
         schema["x-kubernetes-map-type"] = "atomic".into();
     }
-    if view == View::Schema {
-        schema["x-go-type"] = data::go_name(name).into();
+    match view {
+        View::Schema => schema["x-go-type"] = data::go_name(name).into(),
+        View::Document => describe(&mut schema, name),
     }
     Some(schema)
+}
+
+/// What only readers of documents are told of a struct: which kind it is, and which of its fields exclude each other.
+fn describe(schema: &mut Value, name: &str) {
+    let mut parts = name.rsplit('.');
+    if let (Some(group), Some(kind), Some(version)) = (data::group(name), parts.next(), parts.next()) {
+        schema["x-kubernetes-group-version-kind"] = json!([{"group": group, "version": version, "kind": kind}]);
+    }
+    let unions: Vec<Value> = data::unions(name).map(|(chooser, fields)| union(chooser, &fields)).collect();
+    if !unions.is_empty() {
+        schema["x-kubernetes-unions"] = unions.into();
+    }
+}
+
+fn union(chooser: &str, fields: &[&str]) -> Value {
+    let capital = |word: &str| {
+        let (first, rest) = word.split_at(word.chars().next().map_or(0, char::len_utf8));
+        first.to_uppercase() + rest
+    };
+    let fields: Map<String, Value> = fields.iter().map(|field| ((*field).to_owned(), capital(field).into())).collect();
+    let mut union = json!({"fields-to-discriminateBy": fields});
+    if !chooser.is_empty() {
+        union["discriminator"] = chooser.into();
+    }
+    union
 }
 
 fn property(field: &Field, view: View) -> Value {
@@ -59,7 +85,43 @@ fn property(field: &Field, view: View) -> Value {
     if let Some(default) = default(field) {
         schema["default"] = default;
     }
+    if view == View::Document { shown(schema, field) } else { schema }
+}
+
+/// What only readers of documents are told of a field. Beside a reference nothing counts, so it is wrapped.
+fn shown(mut schema: Value, field: &Field) -> Value {
+    if let Some(reference) = schema.as_object_mut().and_then(|members| members.remove("$ref")) {
+        let reference = json!({"$ref": reference});
+        if field.is("$") {
+            return reference;
+        }
+        schema["allOf"] = json!([reference]);
+    }
+    if let Some(values) = field.mark("e") {
+        let values: Value = values.split(',').map(|value| value.replace('_', " ")).collect();
+        let inner = ["items", "additionalProperties"].into_iter().find(|inner| schema.get(inner).is_some());
+        match inner {
+            Some(inner) => schema[inner]["enum"] = values,
+            None => schema["enum"] = values,
+        }
+    }
+    if let Some(zero) = zero(field).filter(|_| schema.get("default").is_none()) {
+        schema["default"] = zero;
+    }
     schema
+}
+
+/// The default of what Go writes even if it is zero, as OpenAPI tells it.
+fn zero(field: &Field) -> Option<Value> {
+    let zero = match field.kind {
+        Type::Text(_) => "".into(),
+        Type::Bool(_) => false.into(),
+        Type::Int32(_) | Type::Int64(_) | Type::Double => 0.into(),
+        Type::Special(Special::Quantity | Special::IntOrString) => return None,
+        Type::Struct(_) | Type::Special(_) => json!({}),
+        Type::List(_) | Type::Listed(_) | Type::Map(_) | Type::Bytes => return None,
+    };
+    (field.presence == Presence::Zero || field.is("D")).then_some(zero)
 }
 
 /// What OpenAPI says that a field is by itself.

@@ -1,30 +1,16 @@
 //! What can be asked of a resource, as OpenAPI tells it.
 
-use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
-use super::{PATCH, SCALE, STATUS, gvk, reference, schema_name};
+use concert_api::Gvk;
+use concert_schema::Subresource;
+
+use super::operation::{self, Operation, item};
+use super::schemas::{self, Schemas};
+use super::{capital, group_of, uncapital};
+use crate::discovery::{self, Part};
 use crate::kinds::{Resource, Version};
 
-/// The parameters of lists, and their types.
-const LIST_PARAMETERS: [(&str, &str); 11] = [
-    ("allowWatchBookmarks", "boolean"),
-    ("continue", "string"),
-    ("fieldSelector", "string"),
-    ("labelSelector", "string"),
-    ("limit", "integer"),
-    ("resourceVersion", "string"),
-    ("resourceVersionMatch", "string"),
-    ("sendInitialEvents", "boolean"),
-    ("shardSelector", "string"),
-    ("timeoutSeconds", "integer"),
-    ("watch", "boolean"),
-];
-/// The parameters of writes.
-const WRITE_PARAMETERS: [(&str, &str); 3] =
-    [("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string")];
-/// The parameters of patches.
-const PATCH_PARAMETERS: [(&str, &str); 4] =
-    [("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string"), ("force", "boolean")];
 /// The forms of patches that are served; the last one only for built-in kinds.
 const PATCHES: [&str; 4] = [
     "application/apply-patch+yaml",
@@ -32,47 +18,48 @@ const PATCHES: [&str; 4] = [
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
 ];
+/// What only a node could answer: discovery tells of it, but it is always refused.
+const OF_NODES: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
-/// Adds the paths of a resource in one version.
-pub(super) fn add(paths: &mut Map<String, Value>, document: &str, resource: &Resource, version: &Version) {
-    let about = About { resource, version };
+/// Adds the paths of a resource in one version, as JSON text, and the schemas they need.
+pub(super) fn add(
+    paths: &mut BTreeMap<String, String>,
+    document: &str,
+    resource: &Resource,
+    version: &Version,
+    schemas: &mut Schemas,
+) {
+    schemas.add_kind(resource, version);
     let scope = if resource.namespaced { "/namespaces/{namespace}" } else { "" };
     let collection = format!("/{document}{scope}/{}", resource.id.resource);
-    let schema = schema_name(resource, version);
+    let everywhere = format!("/{document}/{}", resource.id.resource);
+    let one = format!("{collection}/{{name}}");
     let place = if resource.namespaced { "Namespaced" } else { "" };
-    if resource.is_answered() {
-        let post = about.with_body("post", &about.id("create", place, ""), &schema);
-        paths.insert(collection, json!({"post": post}));
+    let verbs = discovery::verbs(version);
+    let mut about = About { resource, version, place, verbs, schemas };
+    let mut put = |path: String, operations: Vec<(&str, Operation)>| {
+        if !operations.is_empty() {
+            let item = item(&path, operations);
+            paths.insert(path, item);
+        }
+    };
+    put(collection.clone(), about.of_collection());
+    put(one.clone(), about.of_one());
+    if resource.namespaced && about.can("list") {
+        put(everywhere.clone(), vec![("get", about.list("", "ForAllNamespaces"))]);
+    }
+    for part in discovery::parts(version).iter().filter(|part| !OF_NODES.contains(&&*part.name)) {
+        put(format!("{one}/{}", part.name), about.of_part(part));
+    }
+    // The old way to watch, which custom resources never had.
+    if resource.is_custom() || !about.can("watch") {
         return;
     }
-    let list = format!("{schema}List");
-    paths.insert(
-        collection.clone(),
-        json!({
-            "get": about.list(&about.id("list", place, ""), &list),
-            "post": about.with_body("post", &about.id("create", place, ""), &schema),
-            "delete": about.operation("deletecollection", &about.id("delete", &format!("Collection{place}"), ""), STATUS),
-        }),
-    );
-    let part = |schema: &str, suffix: &str| {
-        json!({
-            "get": about.operation("get", &about.id("read", place, suffix), schema),
-            "put": about.with_body("put", &about.id("replace", place, suffix), schema),
-            "patch": about.patch(&about.id("patch", place, suffix), schema),
-        })
-    };
-    if version.status {
-        paths.insert(format!("{collection}/{{name}}/status"), part(&schema, "Status"));
-    }
-    if version.scale.is_some() {
-        paths.insert(format!("{collection}/{{name}}/scale"), part(SCALE, "Scale"));
-    }
-    let mut one = part(&schema, "");
-    one["delete"] = about.operation("delete", &about.id("delete", place, ""), &schema);
-    paths.insert(format!("{collection}/{{name}}"), one);
+    let watched = |path: &str| path.replacen(&format!("/{document}/"), &format!("/{document}/watch/"), 1);
+    put(watched(&collection), vec![("get", about.watch("watchlist", place, "List"))]);
+    put(watched(&one), vec![("get", about.watch("watch", place, ""))]);
     if resource.namespaced {
-        let everywhere = about.list(&about.id("list", "", "ForAllNamespaces"), &list);
-        paths.insert(format!("/{document}/{}", resource.id.resource), json!({"get": everywhere}));
+        put(watched(&everywhere), vec![("get", about.watch("watchlist", "", "ListForAllNamespaces"))]);
     }
 }
 
@@ -80,68 +67,167 @@ pub(super) fn add(paths: &mut Map<String, Value>, document: &str, resource: &Res
 struct About<'a> {
     resource: &'a Resource,
     version: &'a Version,
+    place: &'static str,
+    verbs: Vec<&'static str>,
+    schemas: &'a mut Schemas,
 }
 
 impl About<'_> {
-    /// The group as part of a name: `SharedExampleCom`.
-    fn group(&self) -> String {
-        let group = self.version.gvk.group.as_str();
-        let known = if self.resource.is_custom() { group } else { group.strip_suffix(".k8s.io").unwrap_or(group) };
-        let parts = if known.is_empty() { "core" } else { known };
-        parts.split(['.', '-']).map(capital).collect()
+    fn can(&self, verb: &str) -> bool {
+        self.verbs.contains(&verb)
     }
 
     /// The name of an operation: `patchSharedExampleComV1NamespacedWidgetStatus`.
     fn id(&self, verb: &str, place: &str, suffix: &str) -> String {
         let gvk = &self.version.gvk;
-        format!("{verb}{}{}{place}{}{suffix}", self.group(), capital(&gvk.version), gvk.kind)
+        format!("{verb}{}{}{place}{}{suffix}", group_of(self.resource), capital(&gvk.version), gvk.kind)
     }
 
-    fn operation(&self, action: &str, id: &str, answer: &str) -> Value {
-        let group = self.group();
-        let (first, rest) = group.split_at(group.chars().next().map_or(0, char::len_utf8));
-        let content = json!({"schema": reference(answer)});
-        json!({
-            "tags": [format!("{}{rest}_{}", first.to_lowercase(), self.version.gvk.version)],
-            "operationId": id, "x-kubernetes-action": action, "x-kubernetes-group-version-kind": gvk(self.version),
-            "responses": {
-                "200": {"description": "OK", "content": {"application/json": content, "application/yaml": content}},
-                "401": {"description": "Unauthorized"},
-            },
-        })
+    fn operation(&self, action: &str, id: String, gvk: &Gvk) -> Operation {
+        let tag = format!("{}_{}", uncapital(&group_of(self.resource)), self.version.gvk.version);
+        Operation::new(&tag, &id).does(action, gvk)
     }
 
-    fn list(&self, id: &str, answer: &str) -> Value {
-        let mut operation = self.operation("list", id, answer);
-        operation["parameters"] = parameters(&LIST_PARAMETERS);
-        operation
+    fn forms(&self) -> &'static [&'static str] {
+        if self.resource.is_custom() { &operation::CUSTOM_FORMS } else { &operation::BUILTIN_FORMS }
     }
 
-    fn with_body(&self, action: &str, id: &str, schema: &str) -> Value {
-        let mut operation = self.operation(action, id, schema);
-        operation["parameters"] = parameters(&WRITE_PARAMETERS);
-        let content = json!({"application/json": {"schema": reference(schema)}});
-        operation["requestBody"] = json!({"content": content, "required": true});
-        operation
+    fn streams(&self) -> &'static [&'static str] {
+        if self.resource.is_custom() { &operation::CUSTOM_FORMS } else { &operation::BUILTIN_STREAMS }
     }
 
-    fn patch(&self, id: &str, schema: &str) -> Value {
-        let mut operation = self.operation("patch", id, schema);
-        operation["parameters"] = parameters(&PATCH_PARAMETERS);
-        let served = if self.resource.is_custom() { &PATCHES[..3] } else { &PATCHES[..] };
-        let content: Map<String, Value> =
-            served.iter().map(|media| ((*media).to_owned(), json!({"schema": reference(PATCH)}))).collect();
-        operation["requestBody"] = json!({"content": content, "required": true});
-        operation
+    fn taken(&self) -> &'static [&'static str] {
+        if self.resource.is_custom() { &operation::CUSTOM_FORMS } else { &operation::ANY_FORM }
     }
-}
 
-fn parameters(list: &[(&str, &str)]) -> Value {
-    let one = |(name, kind): &(&str, &str)| json!({"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": true}});
-    list.iter().map(one).collect()
-}
+    fn of_collection(&mut self) -> Vec<(&'static str, Operation)> {
+        let mut found = Vec::new();
+        if self.can("list") {
+            found.push(("get", self.list(self.place, "")));
+        }
+        if self.can("create") {
+            let schema = schemas::name_of(self.resource, self.version);
+            found.push(("post", self.write("post", &self.version.gvk, "", &schema)));
+        }
+        if self.can("deletecollection") {
+            found.push(("delete", self.delete_collection()));
+        }
+        found
+    }
 
-fn capital(word: &str) -> String {
-    let mut letters = word.chars();
-    letters.next().map(|first| first.to_uppercase().collect::<String>() + letters.as_str()).unwrap_or_default()
+    fn of_one(&mut self) -> Vec<(&'static str, Operation)> {
+        let schema = schemas::name_of(self.resource, self.version);
+        let verbs = self.verbs.clone();
+        let mut found = self.of_object(&verbs, &self.version.gvk, "", &schema);
+        if self.can("delete") {
+            found.push(("delete", self.delete(&schema)));
+        }
+        found
+    }
+
+    /// What can be done with a part of an object, or with an object as a whole.
+    fn of_object(&mut self, verbs: &[&str], gvk: &Gvk, suffix: &str, schema: &str) -> Vec<(&'static str, Operation)> {
+        let mut found = Vec::new();
+        if verbs.contains(&"get") {
+            found.push(("get", self.read(gvk, suffix, schema)));
+        }
+        if verbs.contains(&"update") {
+            found.push(("put", self.write("put", gvk, suffix, schema)));
+        }
+        if verbs.contains(&"patch") {
+            found.push(("patch", self.patch(gvk, suffix, schema)));
+        }
+        found
+    }
+
+    fn of_part(&mut self, part: &Part) -> Vec<(&'static str, Operation)> {
+        let known = self
+            .version
+            .builtin
+            .and_then(|builtin| builtin.part(&part.name))
+            .map(|part: &Subresource| part.schema_name);
+        let schema = match (known, part.name.as_str()) {
+            (Some(name), _) => self.schemas.refer(name),
+            (None, "scale") => self.schemas.refer("autoscaling.v1.Scale"),
+            (None, _) => schemas::name_of(self.resource, self.version),
+        };
+        // Parts of custom resources are told to be of their kind, whatever is sent.
+        let gvk = if self.resource.is_custom() { &self.version.gvk } else { &part.gvk };
+        let suffix = capital(&part.name);
+        let verbs: Vec<&str> = part.verbs.iter().map(String::as_str).collect();
+        let mut found = self.of_object(&verbs, gvk, &suffix, &schema);
+        if verbs.contains(&"create") {
+            found.push(("post", self.write("post", gvk, &suffix, &schema)));
+        }
+        found
+    }
+
+    fn list(&self, place: &str, suffix: &str) -> Operation {
+        let list = schemas::list_name_of(self.resource, self.version);
+        self.operation("list", self.id("list", place, suffix), &self.version.gvk).takes(operation::LIST).answers(
+            &[200],
+            self.streams(),
+            &list,
+        )
+    }
+
+    fn watch(&mut self, action: &str, place: &str, suffix: &str) -> Operation {
+        let event = self.schemas.refer("meta.v1.WatchEvent");
+        self.operation(action, self.id("watch", place, suffix), &self.version.gvk).takes(operation::LIST).answers(
+            &[200],
+            &operation::BUILTIN_STREAMS,
+            &event,
+        )
+    }
+
+    fn read(&self, gvk: &Gvk, suffix: &str, schema: &str) -> Operation {
+        self.operation("get", self.id("read", self.place, suffix), gvk)
+            .takes(self.resource.is_custom().then_some("resourceVersion"))
+            .answers(&[200], self.forms(), schema)
+    }
+
+    fn write(&self, method: &str, gvk: &Gvk, suffix: &str, schema: &str) -> Operation {
+        let (verb, codes) = match method {
+            "post" => ("create", &[200, 201, 202][..]),
+            _ => ("replace", &[200, 201][..]),
+        };
+        self.operation(method, self.id(verb, self.place, suffix), gvk)
+            .takes(operation::WRITE)
+            .body(self.taken(), schema, true)
+            .answers(codes, self.forms(), schema)
+    }
+
+    fn patch(&mut self, gvk: &Gvk, suffix: &str, schema: &str) -> Operation {
+        let (patches, codes) =
+            if self.resource.is_custom() { (&PATCHES[..3], &[200][..]) } else { (&PATCHES[..], &[200, 201][..]) };
+        let patch = self.schemas.refer_patch();
+        self.operation("patch", self.id("patch", self.place, suffix), gvk)
+            .takes(operation::PATCH)
+            .body(patches, &patch, true)
+            .answers(codes, self.forms(), schema)
+    }
+
+    /// Some kinds are answered with the object that is gone.
+    fn delete(&mut self, schema: &str) -> Operation {
+        let returned = self.version.builtin.is_some_and(|builtin| builtin.returned);
+        let answer = if returned { schema.to_owned() } else { self.schemas.refer("meta.v1.Status") };
+        let options = self.schemas.refer("meta.v1.DeleteOptions");
+        self.operation("delete", self.id("delete", self.place, ""), &self.version.gvk)
+            .takes(operation::DELETE)
+            .body(self.taken(), &options, false)
+            .answers(&[200, 202], self.forms(), &answer)
+    }
+
+    fn delete_collection(&mut self) -> Operation {
+        let status = self.schemas.refer("meta.v1.Status");
+        let id = self.id("delete", &format!("Collection{}", self.place), "");
+        let operation =
+            self.operation("deletecollection", id, &self.version.gvk).answers(&[200], self.forms(), &status);
+        if self.resource.is_custom() {
+            return operation.takes(operation::LIST);
+        }
+        let options = self.schemas.refer("meta.v1.DeleteOptions");
+        let chosen = operation::LIST.into_iter().filter(|name| !matches!(*name, "allowWatchBookmarks" | "watch"));
+        operation.takes(chosen).takes(operation::DELETE).body(self.taken(), &options, false)
+    }
 }

@@ -20,6 +20,7 @@ mod kinds;
 mod lists;
 mod many;
 mod namespaces;
+mod openapi;
 mod protobuf;
 mod scale;
 
