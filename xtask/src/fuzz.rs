@@ -162,7 +162,9 @@ impl Fuzzer {
             command.arg(format!("-exact_artifact_path={}", small.display())).arg(&found);
             // It ends badly, as it should: the smaller input still breaks something.
             let _ = child::stream(command, |_| {})?;
-            let small = if small.is_file() { small } else { found };
+            // It may have found nothing smaller, and say so with an empty file.
+            let is_smaller = fs::metadata(&small).is_ok_and(|file| file.len() > 0);
+            let small = if is_smaller { small } else { found };
             let kept = metadata::root().join("fuzz/corpus").join(&self.target).join(&name);
             fs::copy(&small, &kept).with_context(|| format!("cannot write {}", kept.display()))?;
             let kept = metadata::relative(&kept);
