@@ -169,6 +169,9 @@ pub(crate) fn check_books(managed: &ManagedFields) {
     let written = managed.to_value();
     let read = ManagedFields::parse(&written).unwrap_or_else(|error| panic!("{error}: {written}"));
     assert_eq!(read.to_value(), written);
+    let mut text = String::new();
+    managed.write_json(&mut text);
+    assert_eq!(serde_json::from_str::<Value>(&text).expect("what is written is JSON"), written);
 }
 
 /// What is true of all sets of fields: what is read is written as the same, and nothing is lost. What was written need not

@@ -382,6 +382,9 @@ proptest! {
             entry.fields.write_json(&mut text);
             prop_assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), entry.fields.to_value());
         }
+        let mut text = String::new();
+        stored.managed.write_json(&mut text);
+        prop_assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), stored.managed.to_value());
         prop_assert_eq!(ManagedFields::parse(&stored.managed.to_value()).unwrap(), stored.managed);
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use concert_api::{Gvk, Status};
+use concert_merge::ManagedFields;
 use concert_schema::convert;
 use concert_store::Draft;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
@@ -13,14 +14,27 @@ use crate::beside::{Layout, Stored, beginning};
 use crate::incoming::{MANAGED, take_managed};
 use crate::kinds::{Resource, Version};
 
+/// Room for most objects; what is stored takes no more than it needs.
+const USUAL: usize = 4096;
+
 /// The bytes to be stored but for their revision, in the storage version: what that one's schema does not know goes.
 pub(crate) fn draft(resource: &Resource, version: &Version, object: &Value) -> Draft {
+    draft_with(resource, version, object, None)
+}
+
+/// The same of an object whose books are apart from it.
+pub(crate) fn draft_with(
+    resource: &Resource,
+    version: &Version,
+    object: &Value,
+    books: Option<&ManagedFields>,
+) -> Draft {
     let storage = resource.storage();
     if resource.is_custom() && !version.storage {
         let mut object = object.clone();
         // What has no room stays out, here and below.
         let _ = storage.schema.read(&mut object);
-        let (bytes, at) = write(&object, &storage.gvk, storage.layout(), None);
+        let (bytes, at) = write(&object, &storage.gvk, storage.layout(), None, books);
         return Draft::new(bytes, at);
     }
     let converted = version.stored().map(|stored| {
@@ -29,13 +43,13 @@ pub(crate) fn draft(resource: &Resource, version: &Version, object: &Value) -> D
         object
     });
     let stored = version.stored().unwrap_or(&version.gvk);
-    let (bytes, at) = write(converted.as_ref().unwrap_or(object), stored, version.layout(), None);
+    let (bytes, at) = write(converted.as_ref().unwrap_or(object), stored, version.layout(), None, books);
     Draft::new(bytes, at)
 }
 
 /// The bytes of an object as it goes out, with this resourceVersion.
 pub(crate) fn finished(version: &Version, object: &Value, revision: &str) -> Bytes {
-    write(object, &version.gvk, version.layout(), Some(revision)).0.into()
+    write(object, &version.gvk, version.layout(), Some(revision), None).0.into()
 }
 
 /// The bytes of an object that would have been stored, and read again in this version.
@@ -49,12 +63,20 @@ pub(crate) fn tried(resource: &Resource, version: &Version, mut object: Value, r
 }
 
 /// Writes an object with apiVersion and kind first; gives the place of the resourceVersion too.
-fn write(object: &Value, gvk: &Gvk, layout: Layout, revision: Option<&str>) -> (Vec<u8>, usize) {
+fn write(
+    object: &Value,
+    gvk: &Gvk,
+    layout: Layout,
+    revision: Option<&str>,
+    books: Option<&ManagedFields>,
+) -> (Vec<u8>, usize) {
     let empty = Map::new();
     let members = object.as_object().unwrap_or(&empty);
-    let mut out = beginning(gvk, layout).into_bytes();
+    let mut out = Vec::with_capacity(USUAL);
+    out.extend_from_slice(beginning(gvk, layout).as_bytes());
     out.extend_from_slice(b"\"metadata\":");
-    let at = write_metadata(&mut out, members.get("metadata").and_then(Value::as_object).unwrap_or(&empty), revision);
+    let metadata = members.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+    let at = write_metadata(&mut out, metadata, revision, books.filter(|books| !books.is_empty()));
     for (key, value) in members {
         if !matches!(key.as_str(), "apiVersion" | "kind" | "metadata") {
             out.push(b',');
@@ -67,7 +89,12 @@ fn write(object: &Value, gvk: &Gvk, layout: Layout, revision: Option<&str>) -> (
 
 /// Metadata in the order of its keys; the resourceVersion's place is where its key belongs. What is stored always has
 /// a uid behind that place.
-fn write_metadata(out: &mut Vec<u8>, metadata: &Map<String, Value>, revision: Option<&str>) -> usize {
+fn write_metadata(
+    out: &mut Vec<u8>,
+    metadata: &Map<String, Value>,
+    revision: Option<&str>,
+    mut books: Option<&ManagedFields>,
+) -> usize {
     out.push(b'{');
     let mut at = None;
     let mut first = true;
@@ -79,6 +106,12 @@ fn write_metadata(out: &mut Vec<u8>, metadata: &Map<String, Value>, revision: Op
     for (key, value) in metadata {
         if key == "resourceVersion" {
             continue;
+        }
+        if key.as_str() > MANAGED
+            && let Some(books) = books.take()
+        {
+            comma(out);
+            push_books(out, books);
         }
         if at.is_none() && key.as_str() > "resourceVersion" {
             if let Some(revision) = revision.filter(|revision| !revision.is_empty()) {
@@ -94,6 +127,12 @@ fn write_metadata(out: &mut Vec<u8>, metadata: &Map<String, Value>, revision: Op
     }
     out.push(b'}');
     at.unwrap_or(out.len())
+}
+
+fn push_books(out: &mut Vec<u8>, books: &ManagedFields) {
+    let mut text = format!("\"{MANAGED}\":");
+    books.write_json(&mut text);
+    out.extend_from_slice(text.as_bytes());
 }
 
 fn push_member(out: &mut Vec<u8>, key: &str, value: &Value) {
@@ -200,15 +239,34 @@ mod tests {
             "zeta": 1, "kind": "x", "metadata": {"name": "n", "uid": "u", "annotations": {"a": "b"}}, "alpha": {},
         });
         let gvk = Gvk::new("g", "v1", "File");
-        let (bytes, at) = write(&object, &gvk, Layout::Map, None);
+        let (bytes, at) = write(&object, &gvk, Layout::Map, None, None);
         assert_eq!(
             String::from_utf8(bytes.clone()).unwrap(),
             r#"{"apiVersion":"g/v1","kind":"File","metadata":{"annotations":{"a":"b"},"name":"n","uid":"u"},"alpha":{},"zeta":1}"#
         );
         assert!(bytes[at..].starts_with(b"\"uid\""));
-        let (bytes, _) = write(&object, &gvk, Layout::Struct, Some("7"));
+        let (bytes, _) = write(&object, &gvk, Layout::Struct, Some("7"), None);
         let text = String::from_utf8(bytes).unwrap();
         assert!(text.starts_with(r#"{"kind":"File","apiVersion":"g/v1","metadata":"#), "{text}");
         assert!(text.contains(r#""name":"n","resourceVersion":"7","uid":"u""#), "{text}");
+    }
+
+    #[test]
+    fn books_that_are_apart_are_written_to_their_place() {
+        let entry = json!([{
+            "apiVersion": "g/v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {".": {}, "f:\"a": {}}},
+            "manager": "me", "operation": "Update", "subresource": "status", "time": "2026-01-01T00:00:00Z",
+        }]);
+        let books = ManagedFields::parse(&entry).unwrap();
+        let mut object = json!({"metadata": {"name": "n", "uid": "u", "annotations": {"a": "b"}}, "data": {}});
+        let gvk = Gvk::new("g", "v1", "File");
+        let apart = write(&object, &gvk, Layout::Map, Some("7"), Some(&books));
+        books.write_to(&mut object);
+        assert_eq!(apart, write(&object, &gvk, Layout::Map, Some("7"), None));
+        let none = ManagedFields::default();
+        assert_eq!(
+            write(&json!({"metadata": {}}), &gvk, Layout::Map, None, Some(&none)),
+            write(&json!({"metadata": {}}), &gvk, Layout::Map, None, None)
+        );
     }
 }

@@ -121,6 +121,13 @@ pub(crate) fn check(target: &Target, object: &Value) -> FieldErrors {
     errors
 }
 
+/// What was sent of that which is the server's to say, for [`check_update`].
+pub(crate) fn own(sent: &Value) -> Value {
+    let fields = ["uid", "deletionTimestamp", "deletionGracePeriodSeconds"];
+    let said = fields.into_iter().filter_map(|name| Some((name.to_owned(), sent["metadata"].get(name)?.clone())));
+    serde_json::json!({"metadata": said.collect::<serde_json::Map<_, _>>()})
+}
+
 /// What is wrong with a change of metadata. Custom resources are judged twice, and labels, annotations and owners of
 /// theirs once more than by [`check`].
 pub(crate) fn check_update(target: &Target, object: &Value, old: &Value, sent: &Value) -> FieldErrors {

@@ -92,7 +92,10 @@ impl Server {
             let Booked { value: mut object, managed, mut warnings, made, .. } = new;
             let mut before = prune_merged(target, &mut object, made);
             warnings.extend(advice(target, &object, None));
-            before.iter_mut().chain([&mut object]).for_each(|object| managed.write_to(object));
+            let apart = self.keeps_books_apart(target) && !query.dry_run;
+            if !apart {
+                before.iter_mut().chain([&mut object]).for_each(|object| managed.write_to(object));
+            }
             let (told, _addresses) = self.consult_holding(target, &review, &object, addresses).await?;
             warnings.extend(told);
             let key = target.key(&name);
@@ -109,7 +112,8 @@ impl Server {
             if !self.has_free_addresses(target, &object) && attempt < WRITE_TRIES {
                 continue;
             }
-            let op = Op::Put(encode::draft(&target.resource, target.version(), &object));
+            let books = apart.then_some(&managed);
+            let op = Op::Put(encode::draft_with(&target.resource, target.version(), &object, books));
             match self.write(Write { key: key.clone(), expect: Expect::Absent, guards, op }).await {
                 Ok(entry) => {
                     let kept = Kept::of(&target.resource, target.version(), &object, before.as_ref());
@@ -217,7 +221,8 @@ impl Server {
                 let before = encode::tree(&target.resource, target.version(), entry)?;
                 Op::Delete(encode::draft(&target.resource, target.version(), &before))
             } else {
-                Op::Put(encode::draft(&target.resource, target.version(), &update.object))
+                let books = update.apart.then_some(&update.managed);
+                Op::Put(encode::draft_with(&target.resource, target.version(), &update.object, books))
             };
             let write = Write { key: key.clone(), expect: Expect::Revision(entry.revision), guards: Vec::new(), op };
             match self.write(write).await {
@@ -268,7 +273,8 @@ impl Server {
             // What is remarkable is told of what is refused as well.
             .map_err(|status| status.warning(&warnings))?;
         let addresses = self.hold_addresses(target).await;
-        let mut object = self.merged(target, &sent, old);
+        let said = rules::own(&sent);
+        let mut object = self.merged(target, sent, old);
         rules::keep_from_old(&mut object, old);
         meta::set_text(&mut object, "resourceVersion", entry.revision.to_string());
         if let Some(builtin) = target.version().builtin {
@@ -277,7 +283,7 @@ impl Server {
         keep_namespace_finalizers(target, &mut object, old);
         self.give(target, query, &mut object, Some(old)).map_err(|status| status.warning(&warnings))?;
         generation::bump(target, &mut object, old, is_hollow);
-        let mut errors = rules::check_update(target, &object, old, &sent);
+        let mut errors = rules::check_update(target, &object, old, &said);
         errors.extend(rules::check(target, &object));
         errors.extend(books::check(&managed));
         warnings.extend(check_content(target, &object, old, &mut errors));
@@ -292,18 +298,27 @@ impl Server {
         let pruned = prune_merged(target, &mut object, made);
         let mut before = pruned.or_else(|| default_scaled(target, &mut object));
         let unchanged = object == *old && managed == *live.managed;
-        before.iter_mut().chain([&mut object]).for_each(|object| managed.write_to(object));
+        let apart = self.keeps_books_apart(target) && !query.dry_run && !meta::is_deleting(&object);
+        if !apart {
+            before.iter_mut().chain([&mut object]).for_each(|object| managed.write_to(object));
+        }
         self.check_signer(target, query, &object, old).map_err(|status| status.warning(&warnings))?;
         let (told, addresses) = self.consult_holding(target, &review, &object, addresses).await?;
         warnings.extend(told);
-        Ok(Update { object, managed, before, unchanged, warnings, conditional, _addresses: addresses })
+        Ok(Update { object, managed, apart, before, unchanged, warnings, conditional, _addresses: addresses })
+    }
+
+    /// Whether nobody looks at the books of what is written to its place before they are stored: no hook, and not who
+    /// compares custom resources with what is stored of them.
+    fn keeps_books_apart(&self, target: &Target) -> bool {
+        self.hooks().0.is_empty() && !target.resource.is_custom()
     }
 
     /// What was sent, as far as it can be changed there, on top of what was stored.
-    fn merged(&self, target: &Target, sent: &Value, old: &Value) -> Value {
+    fn merged(&self, target: &Target, sent: Value, old: &Value) -> Value {
         match target.part {
             Part::EphemeralContainers | Part::Resize | Part::Approval => {
-                parts::merged(target.part, sent, old, self.now())
+                parts::merged(target.part, &sent, old, self.now())
             }
             _ => {
                 let mut object = merged(target, sent, old);
@@ -416,13 +431,16 @@ impl Server {
 
 /// Whether nothing is wanted to be other than it is. What only the server sets is as it is, whatever is said of it.
 fn is_the_same(sent: &Value, old: &Value) -> bool {
-    const ITS_OWN: [&str; 3] = ["creationTimestamp", "generation", "uid"];
     let (Some(new), Some(before)) = (sent.as_object(), old.as_object()) else { return sent == old };
     let content = |(name, _): &(&String, &Value)| *name != "metadata";
-    let theirs = |(name, _): &(&String, &Value)| !ITS_OWN.contains(&name.as_str());
-    let metadata = |object: &Value| object["metadata"].as_object().cloned().unwrap_or_default();
     new.iter().filter(content).eq(before.iter().filter(content))
-        && metadata(sent).iter().filter(theirs).eq(metadata(old).iter().filter(theirs))
+        && theirs(&sent["metadata"]).eq(theirs(&old["metadata"]))
+}
+
+/// The metadata that are not the server's own.
+fn theirs(metadata: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    const ITS_OWN: [&str; 3] = ["creationTimestamp", "generation", "uid"];
+    metadata.as_object().into_iter().flatten().filter(|(name, _)| !ITS_OWN.contains(&name.as_str()))
 }
 
 /// A custom resource that was not read since a configuration was merged into it is pruned when it is stored; gives what
@@ -498,6 +516,8 @@ type Held<'a> = tokio::sync::MutexGuard<'a, ()>;
 struct Update<'a> {
     object: Value,
     managed: ManagedFields,
+    /// The object is without its books.
+    apart: bool,
     /// It before something was taken from it or filled in that the real server leaves to readers.
     before: Option<Value>,
     /// There is nothing to write that readers would see.
@@ -511,23 +531,22 @@ struct Update<'a> {
 
 /// What was sent to an object leaves its status alone; what was sent to the status leaves all else alone, but for the
 /// metadata of built-in kinds.
-fn merged(target: &Target, sent: &Value, old: &Value) -> Value {
-    let (mut object, source) = if target.part == Part::Status {
+fn merged(target: &Target, mut sent: Value, old: &Value) -> Value {
+    let (mut object, status) = if target.part == Part::Status {
         if !target.resource.is_custom() {
-            let mut object = sent.clone();
-            object["spec"] = old["spec"].clone();
-            keep_metadata(target, &mut object, old);
-            return object;
+            sent["spec"] = old["spec"].clone();
+            keep_metadata(target, &mut sent, old);
+            return sent;
         }
-        (old.clone(), sent)
+        (old.clone(), sent.get("status").cloned())
     } else if target.version().status {
-        (sent.clone(), old)
+        (sent, old.get("status").cloned())
     } else {
-        return sent.clone();
+        return sent;
     };
     if let Some(members) = object.as_object_mut() {
-        match source.get("status") {
-            Some(status) => members.insert("status".into(), status.clone()),
+        match status {
+            Some(status) => members.insert("status".into(), status),
             None => members.remove("status"),
         };
     }
