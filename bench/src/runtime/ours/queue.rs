@@ -24,8 +24,10 @@ const BETWEEN: usize = 100;
 pub(super) struct Keys(Vec<ObjectKey>);
 
 impl Keys {
+    /// Like the keys of a cache, they share their namespace.
     pub(super) fn new(count: u32) -> Self {
-        Self((0..count).map(|number| ObjectKey::new("shop", format!("key-{number:07}"))).collect())
+        let shop: Arc<str> = "shop".into();
+        Self((0..count).map(|number| ObjectKey::new(Arc::clone(&shop), format!("key-{number:07}"))).collect())
     }
 
     /// Adds all keys at once and returns when each is done, so many times: through the queue alone, or a controller.

@@ -1,11 +1,11 @@
 //! The queue itself.
 //!
-//! Entries lie in a slab; a hash table leads from a key to its entry, and knows enough of the key's hash to grow and to
-//! pass over other keys without a look at their entries, which with many keys are far away. Keys that are ready hang in two chains through
-//! their entries: one per priority (who is next) and one for all (who is ready longest). Taking a key out of a chain
-//! touches its neighbours only, so nothing stale is ever left behind. Only keys that wait for a time are sorted.
+//! Entries lie in a slab, and [`Leads`] lead from a key to its entry: one table for all keys, and a small one for those
+//! in flight, so that a turn that ends need not look at the large one. Keys that are ready hang in two chains through their entries: one per priority (who is next) and one for all (who is ready
+//! longest). Taking a key out of a chain touches its neighbours only. Only keys that wait for a time are sorted.
 
 mod chain;
+mod leads;
 mod listed;
 
 use std::collections::BTreeMap;
@@ -17,6 +17,7 @@ use slab::Slab;
 
 use crate::limiter::Backoff;
 use chain::{Chain, Chained, Link};
+use leads::{Leads, Seen, Spot};
 pub use listed::{Listed, Whereabouts};
 
 #[cfg(test)]
@@ -84,20 +85,6 @@ enum Place {
     Again,
 }
 
-/// Leads to an entry.
-#[derive(Clone, Copy, Debug)]
-struct Lead {
-    hash: u32,
-    slot: u32,
-}
-
-impl Lead {
-    /// What the table goes by: its low bits say where to look, its high bits tell neighbours apart.
-    fn spread(hash: u32) -> u64 {
-        u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    }
-}
-
 #[derive(Clone, Debug)]
 struct Entry<K> {
     key: K,
@@ -117,6 +104,20 @@ struct Entry<K> {
     age: Link,
     place: Place,
     in_flight: bool,
+}
+
+/// An entry in flight.
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    hash: u32,
+    slot: u32,
+}
+
+impl Flight {
+    /// What a table goes by: its low bits say where to look, its high bits tell neighbours apart.
+    fn spread(self) -> u64 {
+        u64::from(self.hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
 }
 
 struct ByLevel;
@@ -140,7 +141,8 @@ impl<K> Chained<Entry<K>> for ByAge {
 pub struct Queue<K> {
     settings: Settings,
     entries: Slab<Entry<K>>,
-    leads: HashTable<Lead>,
+    leads: Leads,
+    flying: HashTable<Flight>,
     hasher: DefaultHashBuilder,
     levels: BTreeMap<i32, Chain>,
     /// All ready keys, in the order they became so. A raised priority does not make a key younger.
@@ -149,7 +151,6 @@ pub struct Queue<K> {
     next_seq: u64,
     /// How often in a row the oldest key was passed over.
     passed: u32,
-    in_flight: usize,
     /// How often a key became ready.
     added: u64,
 }
@@ -167,14 +168,14 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         Self {
             settings,
             entries: Slab::new(),
-            leads: HashTable::new(),
+            leads: Leads::default(),
+            flying: HashTable::new(),
             hasher: DefaultHashBuilder::default(),
             levels: BTreeMap::new(),
             ages: Chain::default(),
             waiting: BTreeMap::new(),
             next_seq: 0,
             passed: 0,
-            in_flight: 0,
             added: 0,
         }
     }
@@ -190,7 +191,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         let keys = keys.into_iter();
         let (least, _) = keys.size_hint();
         self.entries.reserve(least);
-        self.leads.reserve(least, |lead| Lead::spread(lead.hash));
+        self.leads.reserve(least, self.entries.len());
         keys.for_each(|key| self.add(key, priority, reason, now));
     }
 
@@ -202,28 +203,29 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     fn add_at(&mut self, key: K, priority: i32, reason: &'static str, at: Duration, now: Duration) {
         let hash = self.hash(&key);
         match self.find(hash, &key) {
-            Some(slot) => self.add_again(slot, priority, reason, at, now),
-            None => {
-                let slot = self.insert(key, hash, priority, reason);
+            Ok(slot) => self.add_again(slot, priority, reason, at, now),
+            Err(spot) => {
+                let slot = self.insert(key, hash, spot, priority, reason);
                 self.put(slot, at, now);
             }
         }
     }
 
+    /// As much of a key's hash as leads go by.
     fn hash(&self, key: &K) -> u32 {
         (self.hasher.hash_one(key) >> 32) as u32
     }
 
-    fn find(&self, hash: u32, key: &K) -> Option<u32> {
-        let is_it = |lead: &Lead| lead.hash == hash && self.entries[lead.slot as usize].key == *key;
-        self.leads.find(Lead::spread(hash), is_it).map(|lead| lead.slot)
+    fn find(&self, hash: u32, key: &K) -> Result<u32, Spot> {
+        self.leads.find(hash, |slot| match self.entries.get(slot as usize) {
+            Some(entry) if entry.hash != hash => Seen::Nothing,
+            Some(entry) if entry.key == *key => Seen::It,
+            Some(_) => Seen::Other,
+            None => Seen::Nothing,
+        })
     }
 
-    fn slot(&self, key: &K) -> Option<u32> {
-        self.find(self.hash(key), key)
-    }
-
-    fn insert(&mut self, key: K, hash: u32, priority: i32, reason: &'static str) -> u32 {
+    fn insert(&mut self, key: K, hash: u32, spot: Spot, priority: i32, reason: &'static str) -> u32 {
         let slot = self.entries.insert(Entry {
             key,
             hash,
@@ -241,7 +243,9 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             in_flight: false,
         });
         let slot = u32::try_from(slot).expect("fewer than four thousand million keys fit in memory");
-        self.leads.insert_unique(Lead::spread(hash), Lead { hash, slot }, |lead| Lead::spread(lead.hash));
+        let entries = &self.entries;
+        let is_live = |hash, slot| entries.get(slot as usize).is_some_and(|entry: &Entry<K>| entry.hash == hash);
+        self.leads.put(spot, hash, slot, entries.len(), is_live);
         slot
     }
 
@@ -319,9 +323,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         let slot = self.choose()?;
         self.ages.remove::<ByAge, _>(&mut self.entries, slot);
         self.leave_level(slot, self.entries[slot as usize].priority);
-        self.in_flight += 1;
-        let entry = &mut self.entries[slot as usize];
-        (entry.place, entry.in_flight) = (Place::Nowhere, true);
+        self.take_off(slot);
+        let entry = &self.entries[slot as usize];
         Some(Taken {
             key: entry.key.clone(),
             priority: entry.priority,
@@ -330,6 +333,13 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             reason: entry.reason,
             waited: now.saturating_sub(entry.time),
         })
+    }
+
+    fn take_off(&mut self, slot: u32) {
+        let entry = &mut self.entries[slot as usize];
+        (entry.place, entry.in_flight) = (Place::Nowhere, true);
+        let flight = Flight { hash: entry.hash, slot };
+        self.flying.insert_unique(flight.spread(), flight, |flight| flight.spread());
     }
 
     fn choose(&mut self) -> Option<u32> {
@@ -397,7 +407,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// How many failures in a row a key would have if it failed now.
     #[must_use]
     pub fn failures_with(&self, key: &K, now: Duration) -> u32 {
-        self.slot(key).map_or(1, |slot| {
+        self.find(self.hash(key), key).map_or(1, |slot| {
             let entry = &self.entries[slot as usize];
             if now >= entry.blocked_until { entry.failures.saturating_add(1) } else { entry.failures }
         })
@@ -413,16 +423,20 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     }
 
     fn flying(&mut self, key: &K) -> Option<(u32, &mut Entry<K>)> {
-        let slot = self.slot(key)?;
-        let entry = &mut self.entries[slot as usize];
-        entry.in_flight.then_some((slot, entry))
+        let wanted = Flight { hash: self.hash(key), slot: u32::MAX };
+        let is_it = |flight: &Flight| flight.hash == wanted.hash && self.entries[flight.slot as usize].key == *key;
+        let slot = self.flying.find(wanted.spread(), is_it)?.slot;
+        Some((slot, &mut self.entries[slot as usize]))
     }
 
     /// Takes a key out of flight and puts it back where its outcome, or what was added meanwhile, wants it.
     fn land(&mut self, slot: u32, wanted: Option<(Duration, &'static str)>, priority: Option<i32>, now: Duration) {
-        self.in_flight -= 1;
         let entry = &mut self.entries[slot as usize];
         entry.in_flight = false;
+        let flight = Flight { hash: entry.hash, slot };
+        if let Ok(found) = self.flying.find_entry(flight.spread(), |other| other.slot == slot) {
+            found.remove();
+        }
         let added = (entry.place == Place::Again).then_some(entry.time);
         entry.place = Place::Nowhere;
         let kept = priority.unwrap_or(entry.priority);
@@ -438,13 +452,10 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     }
 
     fn remove(&mut self, slot: u32) {
-        let entry = self.entries.remove(slot as usize);
-        if let Ok(found) = self.leads.find_entry(Lead::spread(entry.hash), |lead| lead.slot == slot) {
-            found.remove();
-        }
+        self.entries.remove(slot as usize);
         if self.entries.is_empty() && self.entries.capacity() > KEPT_ENTRIES {
             self.entries = Slab::new();
-            self.leads = HashTable::new();
+            self.leads = Leads::default();
         }
     }
 
@@ -497,7 +508,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// How many keys are in flight.
     #[must_use]
     pub fn in_flight(&self) -> usize {
-        self.in_flight
+        self.flying.len()
     }
 
     /// How many keys are ready, by priority; levels that are empty are left out.
