@@ -265,23 +265,17 @@ impl Skim {
     fn pass(&mut self, block: &[u8; 64]) -> Option<usize> {
         // Brackets of both kinds differ from each other by one bit.
         const FOLD: u8 = b'{' ^ b'[';
-        let [mut quotes, mut slashes, mut opens, mut closes] = [0u64; 4];
-        for (at, word) in block.as_chunks::<16>().0.iter().enumerate() {
-            let word = u8x16::new(*word);
-            let folded = word | u8x16::splat(FOLD);
-            let find = |word: u8x16, byte: u8| u64::from(word.simd_eq(u8x16::splat(byte)).to_bitmask()) << (16 * at);
-            quotes |= find(word, b'"');
-            slashes |= find(word, b'\\');
-            opens |= find(folded, b'{');
-            closes |= find(folded, b'}');
+        let words = Words::of(block);
+        let mut quotes = words.places(b'"');
+        if self.escaped != 0 || words.have(b'\\') {
+            quotes &= !self.escapes(words.places(b'\\'));
         }
-        quotes &= !self.escapes(slashes);
         // Each bit becomes the parity of the quotes up to it: one within a string.
         let strings = [1, 2, 4, 8, 16, 32].iter().fold(quotes, |parity, shift| parity ^ (parity << shift));
         let strings = strings ^ self.in_string;
         self.in_string = 0u64.wrapping_sub(strings >> 63);
-        opens &= !strings;
-        closes &= !strings;
+        let folded = words.with(FOLD);
+        let (opens, closes) = (folded.places(b'{') & !strings, folded.places(b'}') & !strings);
         if closes.count_ones() < self.depth {
             self.depth = self.depth + opens.count_ones() - closes.count_ones();
             return None;
@@ -310,6 +304,38 @@ impl Skim {
             slashes &= !next;
         }
         escaped
+    }
+}
+
+/// A block as the processor compares it.
+struct Words([u8x16; 4]);
+
+impl Words {
+    #[inline]
+    fn of(block: &[u8; 64]) -> Self {
+        let mut words = [u8x16::splat(0); 4];
+        words.iter_mut().zip(block.as_chunks::<16>().0).for_each(|(word, bytes)| *word = u8x16::new(*bytes));
+        Self(words)
+    }
+
+    /// Every byte with these bits set.
+    #[inline]
+    fn with(&self, bits: u8) -> Self {
+        Self(self.0.map(|word| word | u8x16::splat(bits)))
+    }
+
+    /// Where this byte is: a bit for each place.
+    #[inline]
+    fn places(&self, byte: u8) -> u64 {
+        let [a, b, c, d] = self.0.map(|word| u64::from(word.simd_eq(u8x16::splat(byte)).to_bitmask()));
+        a | b << 16 | c << 32 | d << 48
+    }
+
+    /// Whether this byte is anywhere; less work than where it is.
+    #[inline]
+    fn have(&self, byte: u8) -> bool {
+        let [a, b, c, d] = self.0.map(|word| word.simd_eq(u8x16::splat(byte)));
+        ((a | b) | (c | d)).to_bitmask() != 0
     }
 }
 

@@ -1,5 +1,6 @@
 //! What of an object comes first.
 
+use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 
 use super::{ParseError, plain_text, said};
@@ -36,14 +37,14 @@ impl Glance {
         })?;
         let text = |range: &Option<Range<usize>>| {
             let raw = &bytes[range.clone().unwrap_or_default()];
-            plain_text(raw).map(str::to_owned).or_else(|| serde_json::from_slice(raw).ok()).unwrap_or_default()
+            plain_text(raw).map_or_else(|| Cow::Owned(serde_json::from_slice(raw).unwrap_or_default()), Cow::Borrowed)
         };
         let [name, namespace, uid, resource_version] = &found;
-        let key = ObjectKey::new(text(namespace), text(name));
+        let key = ObjectKey::new(text(namespace).as_ref(), text(name).as_ref());
         if key.name.is_empty() {
             return Err(ParseError::Missing("metadata.name"));
         }
-        Ok(Self { key, uid: text(uid), resource_version: text(resource_version) })
+        Ok(Self { key, uid: text(uid).into(), resource_version: text(resource_version).into() })
     }
 }
 
