@@ -68,6 +68,10 @@ impl Span {
         self.start == self.end
     }
 
+    fn len(self) -> usize {
+        (self.end - self.start) as usize
+    }
+
     /// Points at a part; where, if it pointed at one already.
     fn is_set_again(&mut self, range: &Range<usize>) -> Option<usize> {
         let before = std::mem::replace(self, Self::of(range));
@@ -239,10 +243,10 @@ impl Object {
         self.decoded(self.spans.annotations).unwrap_or_default()
     }
 
-    /// One annotation.
+    /// One annotation; the others are not looked at.
     #[must_use]
     pub fn annotation(&self, key: &str) -> Option<String> {
-        self.annotations().remove(key)
+        serde_json::from_slice(&self.bytes[self.found(self.spans.annotations, key)?]).ok()
     }
 
     /// `metadata.finalizers`.
@@ -278,19 +282,24 @@ impl Object {
     /// The raw JSON of a field, found by its path without decoding the rest.
     #[must_use]
     pub fn field(&self, path: &[&str]) -> Option<&[u8]> {
-        let mut range = 0..self.bytes.len();
+        let mut span = Span::of(&(0..self.bytes.len()));
         for step in path {
-            let mut found = None;
-            let visit = |key: &[u8], value: Range<usize>| {
-                if *said(key) == *step.as_bytes() {
-                    found = Some(value);
-                }
-                Ok(())
-            };
-            Scanner::new(&self.bytes[..range.end], range.start).members(visit).ok()?;
-            range = found?;
+            span = Span::of(&self.found(span, step)?);
         }
-        self.bytes.get(range)
+        self.raw(span)
+    }
+
+    /// Where the value of a member is, in the object that is there.
+    fn found(&self, object: Span, name: &str) -> Option<Range<usize>> {
+        let mut found = None;
+        let visit = |key: &[u8], value: Range<usize>| {
+            if *said(key) == *name.as_bytes() {
+                found = Some(value);
+            }
+            Ok(())
+        };
+        Scanner::new(&self.bytes[..object.end as usize], object.start as usize).members(visit).ok()?;
+        found
     }
 
     /// The whole object as a tree that can be changed.

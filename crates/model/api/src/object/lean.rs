@@ -110,16 +110,22 @@ impl Edit {
     }
 
     fn moved(&self, span: Span, opening: usize) -> Span {
-        let is_cut = self.cuts.iter().any(|cut| cut.start <= span.start as usize && span.end as usize <= cut.end);
-        if span.is_empty() || is_cut {
-            return Span::default();
+        if span.is_empty() {
+            return span;
         }
-        let place = |at: u32| {
-            let at = at as usize;
-            let before: usize = self.cuts.iter().filter(|cut| cut.end <= at).map(ExactSizeIterator::len).sum();
-            at + self.head.len() - opening - before
-        };
-        Span::of(&(place(span.start)..place(span.end)))
+        let (start, end) = (span.start as usize, span.end as usize);
+        let (mut before, mut within) = (0, 0);
+        for cut in &self.cuts {
+            if cut.end <= start {
+                before += cut.len();
+            } else if cut.start <= start && end <= cut.end {
+                return Span::default();
+            } else if cut.end <= end {
+                within += cut.len();
+            }
+        }
+        let start = start + self.head.len() - opening - before;
+        Span::of(&(start..start + span.len() - within))
     }
 }
 
