@@ -3,11 +3,14 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::task::Poll;
 
 use bytes::Bytes;
 use concert_api::{Glance, ObjectKey};
+use futures::poll;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -17,6 +20,9 @@ use super::{CacheState, Handlers, Shared};
 use crate::client::Client;
 use crate::scope::Feed;
 use crate::watch::{Event, Subject, Trouble, Watch};
+
+/// So many changes may be written before it is said how far the watch is.
+const MOST_UNSAID: usize = 64;
 
 /// The watches that are running.
 #[derive(Default)]
@@ -118,55 +124,49 @@ impl Shared {
     async fn run(self: Arc<Self>, client: Client, running: Running) {
         let (resource, form) = (self.scope.resource.clone(), self.scope.form);
         let mut watch = Watch::new(client, Subject { resource, selection: running.feed.selection(), form });
-        loop {
-            tokio::select! {
-                biased;
-                () = running.stop.cancelled() => return,
-                event = watch.next() => self.write(&running, event),
-            }
+        let mut pen = Pen::new(&self, &running);
+        let mut stopped = pin!(running.stop.cancelled());
+        while !running.stop.is_cancelled() {
+            let mut next = pin!(watch.next());
+            let event = match poll!(next.as_mut()) {
+                Poll::Ready(event) => event,
+                Poll::Pending => {
+                    pen.settle();
+                    tokio::select! {
+                        biased;
+                        () = &mut stopped => return,
+                        event = next => event,
+                    }
+                }
+            };
+            pen.write(event);
         }
     }
 
-    pub(super) fn write(&self, running: &Running, event: Event) {
-        let note = |change: &dyn Fn(&mut CacheState)| self.note(running, change);
-        let seen: Option<u64> = match &event {
-            Event::Trouble(trouble) => {
-                // Each time it is tried again the same may be wrong: that is no news.
-                if self.trouble_of(running).as_ref() == Some(trouble) {
-                    tracing::debug!(scope = %self.scope, trouble = %trouble, "watch is still in trouble");
-                } else {
-                    tracing::warn!(scope = %self.scope, trouble = %trouble, "watch is in trouble, and is tried again");
-                }
-                self.spawner.tell(&self.scope, trouble);
-                return note(&|state| state.trouble = Some(trouble.clone()));
-            }
-            Event::Skipped { why, bytes } => return self.skip(running, bytes, why),
-            Event::Opened => return note(&|state| state.trouble = None),
-            Event::Complete(at) | Event::Progress(at) => at.parse().ok(),
-            Event::Applied(arrived) | Event::Deleted(arrived) => arrived.glance.resource_version.parse().ok(),
-            Event::Reset => {
-                note(&|state| state.listing = true);
-                None
-            }
-            Event::Listed(_) => None,
-        };
-        let complete = matches!(event, Event::Complete(_));
-        // Also where versions are no numbers: whoever waits looks again.
-        let moves = !matches!(event, Event::Reset | Event::Listed(_));
-        self.hand_out(running, event);
-        if moves {
-            let recovers = Cell::new(false);
-            note(&|state| {
-                state.synced |= complete;
-                state.listing &= !complete;
-                recovers.set(state.trouble.take().is_some());
-                // A list says how far it is; a server that lost its history may be less far than before.
-                let before = if complete { 0 } else { state.revision };
-                state.revision = before.max(seen.unwrap_or(0));
-            });
-            if recovers.get() {
-                tracing::info!(scope = %self.scope, "watch is well again");
-            }
+    fn suffers(&self, running: &Running, trouble: &Trouble) {
+        // Each time it is tried again the same may be wrong: that is no news.
+        if self.trouble_of(running).as_ref() == Some(trouble) {
+            tracing::debug!(scope = %self.scope, trouble = %trouble, "watch is still in trouble");
+        } else {
+            tracing::warn!(scope = %self.scope, trouble = %trouble, "watch is in trouble, and is tried again");
+        }
+        self.spawner.tell(&self.scope, trouble);
+        self.note(running, &|state| state.trouble = Some(trouble.clone()));
+    }
+
+    /// Everything up to this revision has been seen, as far as it says.
+    fn reached(&self, running: &Running, revision: u64, complete: bool) {
+        let recovers = Cell::new(false);
+        self.note(running, &|state| {
+            state.synced |= complete;
+            state.listing &= !complete;
+            recovers.set(state.trouble.take().is_some());
+            // A list says how far it is; a server that lost its history may be less far than before.
+            let before = if complete { 0 } else { state.revision };
+            state.revision = before.max(revision);
+        });
+        if recovers.get() {
+            tracing::info!(scope = %self.scope, "watch is well again");
         }
     }
 
@@ -250,6 +250,61 @@ impl Shared {
                 }
             }
         });
+    }
+}
+
+/// Writes the events of one watch. Readers see each at once; how far the watch is, is said when there are no more for the
+/// moment.
+pub(super) struct Pen<'a> {
+    shared: &'a Shared,
+    running: &'a Running,
+    /// So many changes are written and not said.
+    unsaid: usize,
+    /// The latest revision among them; 0 if they have no numbers.
+    revision: u64,
+}
+
+impl<'a> Pen<'a> {
+    pub(super) fn new(shared: &'a Shared, running: &'a Running) -> Self {
+        Self { shared, running, unsaid: 0, revision: 0 }
+    }
+
+    pub(super) fn write(&mut self, event: Event) {
+        let Self { shared, running, .. } = *self;
+        if let Event::Applied(arrived) | Event::Deleted(arrived) = &event {
+            let revision = arrived.glance.resource_version.parse().unwrap_or(0);
+            shared.hand_out(running, event);
+            (self.unsaid, self.revision) = (self.unsaid + 1, self.revision.max(revision));
+            if self.unsaid >= MOST_UNSAID {
+                self.settle();
+            }
+            return;
+        }
+        self.settle();
+        match &event {
+            Event::Trouble(trouble) => shared.suffers(running, trouble),
+            Event::Skipped { why, bytes } => shared.skip(running, bytes, why),
+            Event::Opened => shared.note(running, &|state| state.trouble = None),
+            Event::Listed(_) => shared.hand_out(running, event),
+            Event::Reset => {
+                shared.note(running, &|state| state.listing = true);
+                shared.hand_out(running, event);
+            }
+            Event::Complete(at) | Event::Progress(at) => {
+                let (at, complete) = (at.parse().unwrap_or(0), matches!(event, Event::Complete(_)));
+                shared.hand_out(running, event);
+                shared.reached(running, at, complete);
+            }
+            Event::Applied(_) | Event::Deleted(_) => {}
+        }
+    }
+
+    /// Says how far the watch is.
+    pub(super) fn settle(&mut self) {
+        // Also where versions are no numbers: whoever waits looks again.
+        if std::mem::take(&mut self.unsaid) > 0 {
+            self.shared.reached(self.running, std::mem::take(&mut self.revision), false);
+        }
     }
 }
 

@@ -9,10 +9,11 @@ use bytes::Bytes;
 use concert_api::{Glance, Gvk};
 use concert_world::World;
 use shuttle::future::block_on;
+use shuttle::rand::Rng;
 use shuttle::sync::Mutex;
 use shuttle::thread::{spawn, yield_now};
 
-use super::feed::Running;
+use super::feed::{Pen, Running};
 use super::*;
 use crate::client::Client;
 use crate::resource::Resource;
@@ -74,12 +75,18 @@ fn running(cache: &Cache, namespace: &str) -> Running {
 fn write(cache: &Cache, namespace: &str, events: Vec<Event>) -> shuttle::thread::JoinHandle<()> {
     let (shared, running) = (Arc::clone(cache.shared()), running(cache, namespace));
     spawn(move || {
+        let mut pen = Pen::new(&shared, &running);
         for event in events {
             if running.stop.is_cancelled() {
                 return;
             }
-            shared.write(&running, event);
+            pen.write(event);
+            // There may be more to read already, or not.
+            if shuttle::rand::thread_rng().r#gen() {
+                pen.settle();
+            }
         }
+        pen.settle();
     })
 }
 
@@ -87,7 +94,7 @@ impl Cache {
     /// Its watch has come so far; with 0 it is complete.
     pub(crate) fn arrives(&self, revision: u32) {
         let event = if revision == 0 { Event::Complete("0".into()) } else { Event::Progress(revision.to_string()) };
-        self.shared().write(&running(self, ""), event);
+        Pen::new(self.shared(), &running(self, "")).write(event);
     }
 }
 

@@ -177,7 +177,7 @@ impl Store {
                 Ok(self.put(arrived, origin, round)?.into_iter().collect())
             }
             Event::Applied(arrived) => {
-                let round = self.feed(namespace).round;
+                let round = self.feeds.get(namespace).map_or(0, |feed| feed.round);
                 Ok(self.put(arrived, Origin::Watched, round)?.into_iter().collect())
             }
             Event::Deleted(arrived) => Ok(self.removed(&arrived).into_iter().collect()),

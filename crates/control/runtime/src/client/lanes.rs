@@ -27,7 +27,7 @@ const PER_LANE: usize = 64;
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(15);
 /// How much a stream, and all streams of a connection, may send ahead of who reads them.
-const STREAM_WINDOW: u32 = 1 << 20;
+const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 8 << 20;
 
 type Transport = Client<HttpsConnector<Connector>, Body>;
