@@ -22,7 +22,7 @@ use crate::cache::{CacheState, Informers};
 use crate::engine::{Election, KeyFilter, Term};
 use crate::floors::Freshness;
 use crate::metrics::{ControllerMetrics, Metrics, Snapshot};
-use crate::rbac::Rules;
+use crate::rbac::{Rules, Writes};
 use crate::reconciler::{AnyReconciler, Key};
 use crate::resource::Resource;
 use crate::scope::Scope;
@@ -157,7 +157,7 @@ pub struct Controller<K: Key = ObjectKey> {
 struct Description<K: Key> {
     own: Option<Resource>,
     /// What it says that it writes.
-    writes: Rules,
+    writes: Vec<Writes>,
     election: Election,
     triggers: Vec<Trigger<K>>,
     limiter: Option<Box<dyn RateLimiter<K>>>,
@@ -182,7 +182,7 @@ impl<K: Key> Controller<K> {
     pub fn of_keys(name: impl Into<String>) -> Builder<K> {
         let description = Description {
             own: None,
-            writes: Rules::default(),
+            writes: Vec::new(),
             election: Election::default(),
             triggers: Vec::new(),
             limiter: None,
@@ -204,13 +204,16 @@ impl<K: Key> Controller<K> {
     }
 
     /// What it has to be allowed in the process's own cluster.
-    pub(crate) fn rules(&self) -> Rules {
-        let mut rules = self.description.writes.clone();
-        for trigger in self.description.triggers.iter().filter(|trigger| trigger.informers.is_none()) {
-            if let Listening::Kind(scope) = &trigger.origin {
-                rules.reads(&scope.resource);
-            }
-        }
+    pub(crate) fn rules(&self, informers: &Informers) -> Rules {
+        let own = self.description.triggers.iter().filter(|trigger| trigger.informers.is_none());
+        let scope = |trigger: &Trigger<K>| match &trigger.origin {
+            Listening::Kind(scope) => Some(informers.filled(scope.clone())),
+            Listening::Channel(_) | Listening::Custom(..) => None,
+        };
+        let listens: Vec<Scope> = own.filter_map(scope).collect();
+        let mut rules = Rules::default();
+        listens.iter().for_each(|scope| rules.reads(scope));
+        rules.writes(&self.description.writes, &listens);
         rules
     }
 

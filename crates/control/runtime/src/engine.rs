@@ -235,7 +235,8 @@ impl Engine {
     /// # Errors
     /// The name is in use, or the engine was stopped.
     pub fn add<K: Key>(&self, controller: Controller<K>) -> Result<(), EngineError> {
-        let (name, election, rules) = (controller.name().to_owned(), controller.election(), controller.rules());
+        let (name, election, rules) =
+            (controller.name().to_owned(), controller.election(), controller.rules(self.informers()));
         let (reserved, defaults, ours) = self.reserve(&name)?;
         let ours = ours.filter(|_| election == Election::Needed);
         // Without the lock: what is known already is mapped here, by code that may ask the engine something.

@@ -62,6 +62,21 @@ pub struct Part {
     pub fields: String,
 }
 
+impl Part {
+    /// The one namespace in which all of it is.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        match &self.place {
+            Place::In(name) => Some(name),
+            Place::Anywhere | Place::Outside(_) | Place::Within(_) => None,
+        }
+    }
+
+    /// The name of the one object that it is.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.fields.strip_prefix("metadata.name=").filter(|name| !name.contains(','))
+    }
+}
+
 /// What is watched. One cache, and one copy, per scope, however many read it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scope {
@@ -291,10 +306,7 @@ impl Scope {
     /// The data of Secrets are only kept one by one.
     pub(crate) fn discreet(self) -> Self {
         let single = self.parts.first().filter(|_| self.parts.len() == 1);
-        let one = single.is_some_and(|part| {
-            let named = part.fields.starts_with("metadata.name=") && !part.fields.contains(',');
-            named && matches!(part.place, Place::In(_))
-        });
+        let one = single.is_some_and(|part| part.name().is_some() && part.namespace().is_some());
         if is_secret(&self.resource) && !one { Self { form: Form::Metadata, ..self } } else { self }
     }
 }

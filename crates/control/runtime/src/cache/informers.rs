@@ -227,9 +227,14 @@ impl Informers {
         cache
     }
 
+    /// A scope with what it leaves open filled in.
+    pub(crate) fn filled(&self, scope: Scope) -> Scope {
+        self.0.narrowing.fill(scope)
+    }
+
     /// The same for somebody who does not count on it: the process is ready without it.
     pub(super) fn open(&self, scope: Scope) -> Cache {
-        let scope = self.0.narrowing.fill(scope);
+        let scope = self.filled(scope);
         let (cache, is_new) = self.find_or_make(scope);
         if is_new {
             cache.shared().begin();

@@ -9,6 +9,7 @@ use concert_queue::{Backoff, RateLimiter};
 use super::{BuildError, Controller, Description, Panics};
 use crate::cluster::Cluster;
 use crate::engine::Election;
+use crate::rbac::Writes;
 use crate::reconciler::{Key, Reconciler};
 use crate::resource::Resource;
 use crate::scope::Scope;
@@ -109,9 +110,10 @@ impl<K: Key> Builder<K> {
     }
 
     /// Says what it does to objects of a kind besides reading those it listens to (`create`, `patch`, `delete`…): for the
-    /// [roles](crate::Manager::roles) of the process. It is not held to it; the API server is who refuses.
+    /// [roles](crate::Manager::roles) of the process. If all it listens to is in certain namespaces, it is allowed there only.
+    /// It is not held to it; the API server is who refuses.
     pub fn writes<V: Into<String>>(mut self, resource: &Resource, verbs: impl IntoIterator<Item = V>) -> Self {
-        self.description.writes.add(resource, None, verbs);
+        self.description.writes.push(Writes::new(resource, None, verbs));
         self
     }
 
@@ -122,7 +124,7 @@ impl<K: Key> Builder<K> {
         part: &str,
         verbs: impl IntoIterator<Item = V>,
     ) -> Self {
-        self.description.writes.add(resource, Some(part), verbs);
+        self.description.writes.push(Writes::new(resource, Some(part), verbs));
         self
     }
 

@@ -1,11 +1,13 @@
 //! Roles made of what controllers declare: enough, and not more.
 
+use concert_api::ObjectKey;
 use concert_runtime::{
-    Controller, LeaseSettings, Manager, ManagerSettings, Mapping, Outcome, Resource, Security, ShardSettings,
-    reconcile_fn,
+    Controller, KindSettings, LeaseSettings, Manager, ManagerSettings, Mapping, Narrowing, Outcome, Resource, Scope,
+    Security, Selectors, ShardSettings, reconcile_fn,
 };
 use concert_world::World;
-use serde_json::json;
+use k8s_openapi::api::core::v1::PersistentVolume;
+use serde_json::{Value, json};
 
 use crate::embedded::Server;
 use crate::{maps, secrets, widgets};
@@ -48,6 +50,47 @@ async fn what_controllers_declare_is_what_they_need_to_be_allowed() {
     let shards = Some(ShardSettings::new("home", "m", "me"));
     let sharing =
         Manager::new(near.client(&World::simulated(1)), ManagerSettings { shards, ..ManagerSettings::new("m") });
-    let verbs = &sharing.roles("operator")[1]["rules"][0]["verbs"];
+    let verbs = &sharing.roles("operator")[0]["rules"][0]["verbs"];
     assert_eq!(*verbs, json!(["create", "delete", "get", "list", "update"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_listens_in_certain_namespaces_is_allowed_nothing_elsewhere() {
+    let server = Server::new().await;
+    let blue =
+        KindSettings { namespaces: [("blue".to_owned(), Selectors::default())].into(), ..KindSettings::default() };
+    let narrow = Narrowing { defaults: blue, ..Narrowing::default() };
+    let mut settings = ManagerSettings { caches: narrow, ..ManagerSettings::new("m") };
+    settings.lease = Some(LeaseSettings::new("blue", "m", "me"));
+    let manager = Manager::new(server.client(&World::simulated(1)), settings);
+    let done = || reconcile_fn(|_| async { Ok(Outcome::Done) });
+    let password = Scope::one(secrets(), &ObjectKey::new("green", "password"));
+    let one = Controller::builder("one").for_(widgets()).watches(password, Mapping::own());
+    let one = one.writes(&maps(), ["create"]).writes(&Resource::of::<PersistentVolume>(), ["patch"]);
+    manager.add_controller(one.run(done()).unwrap()).unwrap();
+    let rule = |group: &str, resource: &str, verbs: &[&str]| json!({ "apiGroups": [group], "resources": [resource], "verbs": verbs });
+    let mut secret = rule("", "secrets", &["get", "list", "watch"]);
+    secret["resourceNames"] = json!(["password"]);
+    let (lease, events) = (
+        rule("coordination.k8s.io", "leases", &["create", "get", "update"]),
+        rule("events.k8s.io", "events", &["create", "patch"]),
+    );
+    let (create, widgets) =
+        (rule("", "configmaps", &["create"]), rule("test.dev", "widgets", &["get", "list", "watch"]));
+    let roles = manager.roles("operator");
+    let said: Vec<(&str, &str, &Value)> = roles
+        .iter()
+        .map(|role| {
+            let text = |value: &'static str| role.pointer(value).and_then(Value::as_str).unwrap_or_default();
+            (text("/kind"), text("/metadata/namespace"), &role["rules"])
+        })
+        .collect();
+    assert_eq!(
+        said,
+        [
+            ("ClusterRole", "", &json!([rule("", "persistentvolumes", &["patch"])])),
+            ("Role", "blue", &json!([create, lease, events, widgets])),
+            ("Role", "green", &json!([create, secret, events])),
+        ]
+    );
 }
