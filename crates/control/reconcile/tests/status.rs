@@ -57,6 +57,6 @@ async fn a_conflict_computes_the_status_anew() {
     let from_spec = |object: &Value| json!({"kept": object["spec"]["x"].as_i64().unwrap_or(0)});
     let answer = writer.write(&stale, from_spec).await.unwrap().unwrap();
     assert_eq!(answer.value().unwrap()["status"]["kept"], 1);
-    client.delete(&things, &key, &concert_runtime::Preconditions::default()).await.unwrap();
+    client.delete(&things, &key, &concert_runtime::Deletion::default()).await.unwrap();
     assert!(writer.write(&answer, always(json!({"kept": 9}))).await.unwrap().is_none(), "gone is no error");
 }

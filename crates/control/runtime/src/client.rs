@@ -44,6 +44,7 @@ use crate::scope::Form;
 use ask::Ask;
 use gate::GateLayer;
 use names::Names;
+use retry::Budget;
 use settings::Settings;
 
 /// How long a request may take, its answer included.
@@ -66,6 +67,8 @@ pub struct Client {
     in_pages: Arc<AtomicBool>,
     /// What the server has warned of already.
     warnings: Arc<Mutex<BTreeSet<String>>>,
+    /// How many second tries are left.
+    budget: Arc<Budget>,
 }
 
 /// What a list is limited to. Everything by default.
@@ -88,13 +91,51 @@ pub struct Listing {
     pub resource_version: String,
 }
 
-/// What must hold for a delete to be carried out.
+/// What must hold for a delete to be carried out, and how it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Preconditions {
-    /// The object's uid.
+pub struct Deletion {
+    /// Only the object with this uid.
     pub uid: Option<String>,
-    /// The object's resourceVersion.
+    /// Only this version of it.
     pub resource_version: Option<String>,
+    /// What becomes of what it owns; by default as the kind has it.
+    pub propagation: Option<Propagation>,
+    /// How long it may take to end, in whole seconds; by default as the object has it.
+    pub grace: Option<Duration>,
+}
+
+/// What becomes of what a deleted object owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagation {
+    /// It is deleted afterwards.
+    Background,
+    /// It is deleted before.
+    Foreground,
+    /// It stays, without its owner.
+    Orphan,
+}
+
+impl Deletion {
+    /// As the API has it.
+    fn options(&self, dry: bool) -> Value {
+        let mut options = json!({ "kind": "DeleteOptions", "apiVersion": "v1" });
+        if let Some(uid) = &self.uid {
+            options["preconditions"]["uid"] = uid.as_str().into();
+        }
+        if let Some(revision) = &self.resource_version {
+            options["preconditions"]["resourceVersion"] = revision.as_str().into();
+        }
+        if let Some(propagation) = self.propagation {
+            options["propagationPolicy"] = format!("{propagation:?}").into();
+        }
+        if let Some(grace) = self.grace {
+            options["gracePeriodSeconds"] = grace.as_secs().into();
+        }
+        if dry {
+            options["dryRun"] = json!(["All"]);
+        }
+        options
+    }
 }
 
 /// A page of a list, borrowed from its bytes.
@@ -151,8 +192,39 @@ impl Client {
     }
 
     fn assemble(kube: kube::Client, world: World, host: String) -> Self {
-        let settings = Arc::new(Settings::new(host));
-        Self { kube, world, settings, names: Names::default(), in_pages: Arc::default(), warnings: Arc::default() }
+        let (settings, names) = (Arc::new(Settings::new(host)), Names::default());
+        let (in_pages, warnings, budget) = (Arc::default(), Arc::default(), Arc::default());
+        Self { kube, world, settings, names, in_pages, warnings, budget }
+    }
+
+    /// The same client with a layer around all that it sends: it sees each request, each try of it, before the gate does,
+    /// and each answer; it may change either, answer itself, or fail. For tests and for what no setting covers.
+    ///
+    /// ```
+    /// # use concert_runtime::Client;
+    /// # fn example(client: Client) {
+    /// use kube::client::Body;
+    ///
+    /// let tagged = client.layered(&tower::layer::layer_fn(|inner| {
+    ///     tower::util::MapRequest::new(inner, |mut request: http::Request<Body>| {
+    ///         request.headers_mut().insert("x-tenant", http::HeaderValue::from_static("blue"));
+    ///         request
+    ///     })
+    /// }));
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn layered<L, B>(self, layer: &L) -> Self
+    where
+        L: Layer<kube::Client>,
+        L::Service: Service<Request<Body>, Response = Response<B>> + Send + 'static,
+        <L::Service as Service<Request<Body>>>::Future: Send + 'static,
+        <L::Service as Service<Request<Body>>>::Error: Into<BoxError>,
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let namespace = self.kube.default_namespace().to_owned();
+        Self { kube: kube::Client::new(layer.layer(self.kube), namespace), ..self }
     }
 
     /// The world it acts in.
@@ -396,34 +468,18 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::delete`].
-    pub async fn delete_all(&self, resource: &Resource, selection: &Selection) -> Result<(), ApiError> {
-        let query: Vec<String> = selection.query().into_iter().chain(self.dry_run()).collect();
-        let path = format!("{}?{}", resource.collection(&selection.namespace), query.join("&"));
+    pub async fn delete_all(&self, resource: &Resource, selection: &Selection, how: &Deletion) -> Result<(), ApiError> {
+        let path = format!("{}?{}", resource.collection(&selection.namespace), selection.query().join("&"));
         let action = format!("delete all {}", resource.group_resource());
-        self.send(Ask::new(Method::DELETE, path, action)).await.map(drop)
+        self.send(Ask::new(Method::DELETE, path, action).json(&how.options(self.is_dry()))).await.map(drop)
     }
 
     /// Deletes an object, or begins to if it has finalizers.
     ///
     /// # Errors
     /// Not found if it is gone; a conflict if a precondition does not hold.
-    pub async fn delete(
-        &self,
-        resource: &Resource,
-        key: &ObjectKey,
-        preconditions: &Preconditions,
-    ) -> Result<(), ApiError> {
-        let mut options = json!({ "kind": "DeleteOptions", "apiVersion": "v1" });
-        if let Some(uid) = &preconditions.uid {
-            options["preconditions"]["uid"] = uid.as_str().into();
-        }
-        if let Some(revision) = &preconditions.resource_version {
-            options["preconditions"]["resourceVersion"] = revision.as_str().into();
-        }
-        if self.is_dry() {
-            options["dryRun"] = json!(["All"]);
-        }
-        let action = format!("delete {} {key}", resource.group_resource());
+    pub async fn delete(&self, resource: &Resource, key: &ObjectKey, how: &Deletion) -> Result<(), ApiError> {
+        let (options, action) = (how.options(self.is_dry()), format!("delete {} {key}", resource.group_resource()));
         self.send(Ask::new(Method::DELETE, resource.path(key, None), action).json(&options)).await.map(drop)
     }
 

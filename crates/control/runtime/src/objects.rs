@@ -39,7 +39,7 @@ pub use patch::{Patch, PatchError};
 pub use upsert::Done;
 
 use crate::cache::{Cache, Informers};
-use crate::client::{ApiError, Client, Preconditions, Selection};
+use crate::client::{ApiError, Client, Deletion, Selection};
 use crate::reconciler::{Key, Request};
 use crate::resource::Resource;
 use reads::Reads;
@@ -348,9 +348,9 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Objects<K> {
     ///
     /// # Errors
     /// A conflict if a precondition does not hold.
-    pub async fn delete(&self, key: &ObjectKey, preconditions: &Preconditions) -> Result<bool, ApiError> {
+    pub async fn delete(&self, key: &ObjectKey, how: &Deletion) -> Result<bool, ApiError> {
         let key = &self.placed(key)?;
-        match self.client.delete(&self.resource, key, preconditions).await {
+        match self.client.delete(&self.resource, key, how).await {
             Ok(()) => {
                 let cache = self.reads.opened().filter(|_| !self.client.is_dry());
                 cache.iter().for_each(|cache| cache.expect_gone(key));
@@ -365,8 +365,8 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Objects<K> {
     ///
     /// # Errors
     /// As [`Objects::delete`].
-    pub async fn delete_all(&self, selection: &Selection) -> Result<(), ApiError> {
-        self.client.delete_all(&self.resource, &self.selected(selection)?).await
+    pub async fn delete_all(&self, selection: &Selection, how: &Deletion) -> Result<(), ApiError> {
+        self.client.delete_all(&self.resource, &self.selected(selection)?, how).await
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::{VISIBLE_AFTER, prepared, run, servers};
 use concert_api::{Condition, ObjectKey};
 use concert_external::NamePolicy;
-use concert_runtime::{Client, Preconditions, Selection};
+use concert_runtime::{Client, Deletion, Selection};
 use concert_testkit::Cloud;
 use concert_world::World;
 use serde_json::json;
@@ -65,7 +65,7 @@ async fn workload(client: &Client, cloud: &Cloud, world: &World, objects: u64) {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     for number in 0..objects {
-        client.delete(&servers(), &ObjectKey::cluster(format!("s{number}")), &Preconditions::default()).await.unwrap();
+        client.delete(&servers(), &ObjectKey::cluster(format!("s{number}")), &Deletion::default()).await.unwrap();
     }
     while !cloud.objects().is_empty() {
         tokio::time::sleep(Duration::from_secs(1)).await;

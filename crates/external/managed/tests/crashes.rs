@@ -14,7 +14,7 @@ use common::{VISIBLE_AFTER, prepared, run, servers};
 use concert_api::{Condition, ObjectKey};
 use concert_apiserver::Server;
 use concert_external::NamePolicy;
-use concert_runtime::{Client, Preconditions};
+use concert_runtime::{Client, Deletion};
 use concert_testkit::{Cloud, Fault};
 use concert_world::{Verdict, World};
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ impl Plan {
         let change = json!({"spec": {"forProvider": {"size": 2}}});
         self.client.merge_patch(&servers(), &self.key, &change, None).await.unwrap();
         self.until("changed", async |plan| plan.cloud.objects().values().all(|one| one.parameters["size"] == 2)).await;
-        self.client.delete(&servers(), &self.key, &Preconditions::default()).await.unwrap();
+        self.client.delete(&servers(), &self.key, &Deletion::default()).await.unwrap();
         self.until("gone", async |plan| plan.object().await.is_none()).await;
         assert!(self.cloud.objects().is_empty(), "left behind: {:?}\n{:#?}", self.cloud.objects(), self.gate.calls());
         assert_eq!(self.cloud.creates("a"), 1, "{:#?}", self.gate.calls());

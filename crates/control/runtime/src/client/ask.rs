@@ -58,13 +58,22 @@ impl Client {
                     Ok((code, body))
                 };
                 let error = match once.await {
-                    Err(error) if self.settings.retries => error,
-                    answer => return answer,
+                    Ok(answer) => {
+                        self.budget.answered();
+                        return Ok(answer);
+                    }
+                    Err(error) if !self.settings.retries => return Err(error),
+                    Err(error) => error,
                 };
-                match retry::wait(&error, !write, tries) {
-                    Some(wait) if Instant::now() + wait < until => tokio::time::sleep(wait).await,
-                    _ => return Err(error),
+                let Some(wait) = retry::wait(&error, !write, tries) else {
+                    self.budget.answered();
+                    return Err(error);
+                };
+                let wait = retry::spread(wait, &self.world.random);
+                if !self.budget.failed() || Instant::now() + wait >= until {
+                    return Err(error);
                 }
+                tokio::time::sleep(wait).await;
                 self.detail(|details, host| details.retries(verb.as_str(), host, error.code()));
                 tries += 1;
             }

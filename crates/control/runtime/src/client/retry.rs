@@ -1,8 +1,12 @@
 //! Which requests are worth a second try, and when. Pure.
+//!
+//! A second try is for a server that stumbles. One that is down answers nobody the sooner for being asked more often, and
+//! whoever asked has a queue that waits longer each time. So all clones of a client share a [`Budget`].
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use concert_world::Stopped;
+use concert_world::{Random, Stopped};
 
 use super::error::ApiError;
 
@@ -12,6 +16,44 @@ const BASE: Duration = Duration::from_millis(50);
 const MAX: Duration = Duration::from_secs(5);
 /// Then whoever asked has to decide.
 const TRIES: u32 = 8;
+/// Share by which waits are longer than they need be, so that those who failed together do not come back together.
+const SPREAD: f64 = 0.2;
+/// What a full budget has, what a failure takes of it and what an answer gives back: gRPC's rule.
+const FULL: u32 = 100;
+const TAKES: u32 = 10;
+const GIVES: u32 = 1;
+
+/// How many second tries may still be made. Each failure takes a part of it, each answer gives a tenth of that back; below
+/// half of it there are none. So a server that is down is tried five times more in all, and then once for each request.
+#[derive(Debug)]
+pub(super) struct Budget(AtomicU32);
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self(AtomicU32::new(FULL))
+    }
+}
+
+impl Budget {
+    /// The server answered.
+    pub(super) fn answered(&self) {
+        // Nearly always it is full: then there is nothing to write.
+        let more = |left: u32| (left < FULL).then(|| (left + GIVES).min(FULL));
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+    }
+
+    /// It did not, or had too much to do; whether that may be tried again.
+    pub(super) fn failed(&self) -> bool {
+        let less = |left: u32| Some(left.saturating_sub(TAKES));
+        let before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).unwrap_or_default();
+        before.saturating_sub(TAKES) >= FULL / 2
+    }
+}
+
+/// A wait, a little longer by a random share.
+pub(super) fn spread(wait: Duration, random: &Random) -> Duration {
+    random.jitter(wait.mul_f64(1.0 + SPREAD / 2.0), SPREAD / (2.0 + SPREAD))
+}
 
 /// How long to wait before the next try, after `tries` of them; `None` if there should be none. A read can always be
 /// repeated. A write only if the server did not take it: it was not reached, or said that it had too much to do.
@@ -68,5 +110,29 @@ mod tests {
         assert_eq!(wait(&refused(429, Some(3)), false, 2), Some(Duration::from_secs(3)), "as the server wishes");
         assert_eq!(wait(&refused(429, None), false, 2), Some(BASE * 4));
         assert_eq!(wait(&refused(429, None), true, TRIES), None);
+    }
+
+    #[test]
+    fn a_server_that_is_down_is_tried_a_few_times_more_and_one_that_stumbles_always() {
+        let budget = Budget::default();
+        assert_eq!((0..100).filter(|_| budget.failed()).count(), 5);
+        (0..60).for_each(|_| budget.answered());
+        assert!(budget.failed(), "after sixty answers there is one try again");
+        assert!(!budget.failed());
+        let budget = Budget::default();
+        for _ in 0..100 {
+            assert!(budget.failed(), "one of eleven");
+            (0..10).for_each(|_| budget.answered());
+        }
+    }
+
+    #[test]
+    fn waits_are_never_shorter_than_wished() {
+        let random = Random::seeded(7);
+        let (least, most) = (Duration::from_secs(10), Duration::from_secs(12));
+        let waits: Vec<Duration> = (0..1000).map(|_| spread(least, &random)).collect();
+        let near = Duration::from_millis(1);
+        assert!(waits.iter().all(|wait| *wait + near >= least && *wait <= most + near), "{waits:?}");
+        assert!(waits.iter().max() > waits.iter().min());
     }
 }

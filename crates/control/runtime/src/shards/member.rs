@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::assign::assign;
 use super::roster::Roster;
 use super::{Held, ShardSettings, Shards, Workers, request_timeout};
-use crate::client::{ApiError, Client, Preconditions, Selection};
+use crate::client::{ApiError, Client, Deletion, Selection};
 use crate::lease::elector::{Elector, Record};
 use crate::lease::{LeaseApi, LeaseError, LeaseSettings, Standing, leases};
 use crate::metrics::Metrics;
@@ -193,7 +193,7 @@ impl Member {
     }
 
     /// Says that we are there, takes what should be ours, gives up what should be another's, and buries the dead.
-    async fn act(&mut self, remains: Vec<(ObjectKey, Preconditions)>, began: Duration) -> Vec<Result<(), ApiError>> {
+    async fn act(&mut self, remains: Vec<(ObjectKey, Deletion)>, began: Duration) -> Vec<Result<(), ApiError>> {
         let mut members: BTreeSet<String> = self.roster.members(self.clock.now());
         members.insert(self.settings.lease.identity.clone());
         let assigned = assign(self.settings.count, &members);
@@ -232,7 +232,7 @@ impl Member {
     }
 
     /// One list shows all Leases of the group. Gives those of members that are long dead.
-    async fn look(&mut self) -> Result<Vec<(ObjectKey, Preconditions)>, ApiError> {
+    async fn look(&mut self) -> Result<Vec<(ObjectKey, Deletion)>, ApiError> {
         let namespace = self.settings.lease.namespace.clone();
         let labels = format!("{GROUP}={}", self.settings.lease.name);
         let listing = self.client.list(&leases(), &Selection { namespace, labels, ..Selection::default() }).await?;
@@ -251,7 +251,7 @@ impl Member {
         self.roster.saw(records.collect(), now);
         let remains = self.roster.remains(now).into_iter().filter_map(|name| {
             let unchanged = Some(by_name.get(&name)?.resource_version().into_owned());
-            let unchanged = Preconditions { resource_version: unchanged, ..Preconditions::default() };
+            let unchanged = Deletion { resource_version: unchanged, ..Deletion::default() };
             Some((ObjectKey::new(self.settings.lease.namespace.as_str(), name.as_str()), unchanged))
         });
         Ok(remains.collect())
@@ -307,7 +307,7 @@ impl Member {
         let clock = &self.clock;
         let released = join_all(self.seats.iter_mut().map(|seat| seat.release(clock))).await;
         let key = ObjectKey::new(self.settings.lease.namespace.as_str(), self.presence.name.as_str());
-        let gone = self.client.delete(&leases(), &key, &Preconditions::default()).await;
+        let gone = self.client.delete(&leases(), &key, &Deletion::default()).await;
         if let Some(error) = released.into_iter().chain([gone]).find_map(Result::err) {
             tracing::warn!(error = crate::error_chain(&error), "cannot give up all shards; the others have to wait");
         }
@@ -315,7 +315,7 @@ impl Member {
 }
 
 /// Removes Leases. If somebody else was faster, or its member lives again: all the better.
-async fn bury(client: &Client, remains: Vec<(ObjectKey, Preconditions)>) {
+async fn bury(client: &Client, remains: Vec<(ObjectKey, Deletion)>) {
     let leases = leases();
     join_all(remains.iter().map(|(key, unchanged)| client.delete(&leases, key, unchanged))).await;
 }

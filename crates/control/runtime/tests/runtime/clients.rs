@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use concert_runtime::{Client, Informers, Preconditions, Selection};
+use concert_runtime::{Client, Controller, Deletion, Informers, Outcome, Propagation, Selection, reconcile_fn};
 use concert_world::{Call, Gate, Verdict, World};
-use serde_json::json;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
 
 use crate::embedded::Server;
 use crate::{key, map, maps};
@@ -26,9 +27,9 @@ pub(crate) async fn life_of_an_object(client: &Client, name: &str) {
     let all = client.list(&maps(), &Selection { namespace: "default".into(), ..Selection::default() }).await.unwrap();
     let listed = all.objects.iter().find(|object| object.name() == name).unwrap();
     assert_eq!((&*listed.api_version(), listed.value().unwrap()["data"]["a"].as_str()), ("v1", Some("2")));
-    let other = Preconditions { uid: Some("another".into()), resource_version: None };
+    let other = Deletion { uid: Some("another".into()), ..Deletion::default() };
     assert!(client.delete(&maps(), &key(name), &other).await.unwrap_err().is_conflict());
-    let ours = Preconditions { uid: Some(created.uid().into_owned()), resource_version: None };
+    let ours = Deletion { uid: Some(created.uid().into_owned()), ..Deletion::default() };
     client.delete(&maps(), &key(name), &ours).await.unwrap();
     assert!(client.get(&maps(), &key(name)).await.unwrap().is_none());
     assert!(client.delete(&maps(), &key(name), &ours).await.unwrap_err().is_not_found());
@@ -152,4 +153,75 @@ async fn the_gate_knows_how_often_a_call_was_sent() {
         attempts.len() > 2 && attempts.iter().copied().eq(0..u32::try_from(attempts.len()).unwrap()),
         "{attempts:?}"
     );
+}
+
+/// What a layer sees of a delete, which nobody else carries out.
+#[tokio::test(start_paused = true)]
+async fn a_delete_says_what_becomes_of_dependents_and_how_long_it_may_take() {
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&said);
+    let layer = tower::layer::layer_fn(move |_inner: kube::Client| {
+        let noted = Arc::clone(&noted);
+        tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let noted = Arc::clone(&noted);
+            async move {
+                let body = request.into_body().collect().await.unwrap().to_bytes();
+                noted.lock().unwrap().push(serde_json::from_slice::<Value>(&body).unwrap());
+                Ok::<_, Infallible>(http::Response::new(http_body_util::Full::new(bytes::Bytes::from("{}"))))
+            }
+        })
+    });
+    let client = Server::new().await.client(&World::simulated(1));
+    client.create(&maps(), &map("a", "1")).await.unwrap();
+    let watched = client.clone().layered(&layer);
+    let (propagation, grace) = (Some(Propagation::Orphan), Some(Duration::from_secs(5)));
+    watched.delete(&maps(), &key("a"), &Deletion { propagation, grace, ..Deletion::default() }).await.unwrap();
+    let all = Selection { namespace: "default".into(), ..Selection::default() };
+    let foreground = Deletion { propagation: Some(Propagation::Foreground), ..Deletion::default() };
+    watched.with_dry_run().delete_all(&maps(), &all, &foreground).await.unwrap();
+    assert!(client.get(&maps(), &key("a")).await.unwrap().is_some(), "the layer answered itself");
+    let (kind, version) = ("DeleteOptions", "v1");
+    assert_eq!(
+        *said.lock().unwrap(),
+        [
+            json!({ "kind": kind, "apiVersion": version, "propagationPolicy": "Orphan", "gracePeriodSeconds": 5 }),
+            json!({ "kind": kind, "apiVersion": version, "propagationPolicy": "Foreground", "dryRun": ["All"] }),
+        ]
+    );
+}
+
+/// Refuses to read one object, and counts how often it is asked.
+#[derive(Debug, Default)]
+struct Sick(AtomicUsize);
+
+impl Gate for Sick {
+    fn admit(&self, call: &Call<'_>) -> Verdict {
+        if !call.key.ends_with("/configmaps/sick") {
+            return Verdict::Pass;
+        }
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Verdict::Fail(503)
+    }
+}
+
+/// Row 8 of the reliability reference: at most twenty requests a minute for a key while they fail.
+#[tokio::test(start_paused = true)]
+async fn a_key_whose_reads_fail_asks_less_and_less_often() {
+    let gate = Arc::new(Sick::default());
+    let client = Server::new().await.client(&World { gate: Arc::clone(&gate) as _, ..World::simulated(1) });
+    let (engine, _) = crate::controllers::engine(&client);
+    let live = client.objects_of(maps()).live();
+    let read = reconcile_fn(move |request| {
+        let live = live.clone();
+        async move { Ok(live.get(&request.key).await.map(|_| Outcome::Done)?) }
+    });
+    client.create(&maps(), &map("sick", "1")).await.unwrap();
+    engine.add(Controller::builder("maps").for_(maps()).run(read).unwrap()).unwrap();
+    for minute in 0..5 {
+        let before = gate.0.load(Ordering::SeqCst);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let asked = gate.0.load(Ordering::SeqCst) - before;
+        assert!(asked <= 20 && (asked > 5 || minute > 0), "{asked} requests in minute {minute}");
+    }
+    engine.stop().await;
 }

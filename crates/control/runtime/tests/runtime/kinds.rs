@@ -221,7 +221,8 @@ pub(crate) async fn writes_differ_by_client(client: &Client, prefix: &str) {
     assert!(maps.live().get(&key(&name)).await.unwrap().is_none(), "nothing was written");
     maps.create(&object).await.unwrap();
     assert!(dry.delete(&key(&name), &Default::default()).await.unwrap());
-    dry.delete_all(&concert_runtime::Selection { namespace: "default".into(), ..Default::default() }).await.unwrap();
+    let here = concert_runtime::Selection { namespace: "default".into(), ..Default::default() };
+    dry.delete_all(&here, &Default::default()).await.unwrap();
     assert!(maps.get(&key(&name)).await.unwrap().is_some(), "nor deleted");
     let odd = json!({ "metadata": { "namespace": "default", "name": name }, "data": { "a": "2" }, "dta": {} });
     let objects = client.objects_of(Resource::of::<ConfigMap>());

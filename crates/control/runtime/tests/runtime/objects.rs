@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use concert_api::{Gvk, ObjectKey};
 use concert_runtime::{
-    Client, Done, Informers, KindSettings, Narrowing, Objects, Owner, Ownership, Patch, Resource, Selection, Selectors,
-    set_owner,
+    Client, Deletion, Done, Informers, KindSettings, Narrowing, Objects, Owner, Ownership, Patch, Resource, Selection,
+    Selectors, set_owner,
 };
 use concert_world::{Call, Flow, Gate, Valve, Verdict, World};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -74,13 +74,8 @@ pub(crate) async fn applies_own_fields(client: &Client, prefix: &str) {
     assert_eq!(theirs.apply(&other, true).await.unwrap()["data"], json!({ "a": "2" }));
     let nothing = json!({ "metadata": { "namespace": "default", "name": name } });
     assert_eq!(theirs.apply(&nothing, false).await.unwrap()["data"], Value::Null, "what is not said any more goes");
-    ours.delete_all(&Selection {
-        namespace: "default".into(),
-        fields: format!("metadata.name={name}"),
-        ..Default::default()
-    })
-    .await
-    .unwrap();
+    let this = Selection { namespace: "default".into(), fields: format!("metadata.name={name}"), ..Default::default() };
+    ours.delete_all(&this, &Deletion::default()).await.unwrap();
     assert!(ours.get(&key(&name)).await.unwrap().is_none());
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use concert_runtime::{Client, Manager, ManagerSettings, Metrics, Preconditions, Selection};
+use concert_runtime::{Client, Deletion, Manager, ManagerSettings, Metrics, Selection};
 use concert_world::{Call, Gate, Verdict, World};
 
 use crate::embedded::Server;
@@ -24,7 +24,7 @@ pub(crate) async fn requests_are_observed(client: &Client, name: &str) {
         assert!(client.get(&maps(), &key(name)).await.unwrap().is_some());
     }
     assert!(client.get(&maps(), &key("nobody-has-this-name")).await.unwrap().is_none());
-    client.delete(&maps(), &key(name), &Preconditions::default()).await.unwrap();
+    client.delete(&maps(), &key(name), &Deletion::default()).await.unwrap();
     let (text, host) = (metrics.text(), client.host());
     let of =
         |metric: &str, verb: &str| value(&text, &format!("rest_client_{metric}{{verb=\"{verb}\",host=\"{host}\"}}"));
