@@ -140,6 +140,14 @@ impl Clusters {
     /// # Errors
     /// The name is in use, or the process is stopping.
     pub fn add(&self, name: &str, client: Client) -> Result<Cluster, ClusterError> {
+        self.add_narrowed(name, client, Narrowing::default())
+    }
+
+    /// As [`Clusters::add`], with caches of only what `caches` says.
+    ///
+    /// # Errors
+    /// As [`Clusters::add`].
+    pub fn add_narrowed(&self, name: &str, client: Client, caches: Narrowing) -> Result<Cluster, ClusterError> {
         let mut state = self.state();
         if name.is_empty() {
             return Err(ClusterError::NoName);
@@ -150,7 +158,7 @@ impl Clusters {
         if state.present.contains_key(name) {
             return Err(ClusterError::NameInUse(name.to_owned()));
         }
-        let (cluster, teller) = Cluster::new(name, client, Narrowing::default(), &self.metrics, &self.component);
+        let (cluster, teller) = Cluster::new(name, client, caches, &self.metrics, &self.component);
         let (stop, ended) = (state.tasks.token().child_token(), CancellationToken::new());
         let (guard, informers, told) = (ended.clone().drop_guard(), cluster.informers.clone(), stop.clone());
         state.tasks.reap();

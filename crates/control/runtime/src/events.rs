@@ -28,6 +28,8 @@ use aggregate::{Aggregate, Telling};
 const LANES: usize = 8;
 /// Events that wait in a lane; what comes on top is dropped and counted.
 const QUEUE: usize = 1024;
+/// So many different events, and objects, are remembered by all lanes together, as in client-go.
+const REMEMBERED: usize = 4096;
 /// Longer messages are cut.
 const MAX_MESSAGE: usize = 1024;
 /// How long the end of a process waits for events that are not sent yet.
@@ -128,7 +130,10 @@ impl Recorder {
         let lane = |_| {
             let (queue, notes) = mpsc::channel(QUEUE);
             let (client, component, counters) = (client.clone(), component.to_owned(), counters.clone());
-            (queue, Lane { client, component, notes, counters, told: Aggregate::default(), started })
+            (
+                queue,
+                Lane { client, component, notes, counters, told: Aggregate::remembering(REMEMBERED / LANES), started },
+            )
         };
         let (queues, lanes) = (0..LANES).map(lane).unzip();
         (Self { lanes: queues, counters }, Teller { lanes })

@@ -12,7 +12,7 @@ mod requests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabelSet, text};
@@ -127,6 +127,8 @@ struct Families {
 struct Inner {
     registry: Mutex<Registry>,
     observers: Mutex<BTreeMap<String, Observer>>,
+    /// Held from when observers look until all is told: two who scrape at once do not take gauges from each other.
+    scrape: Mutex<()>,
     families: Families,
     house: HouseFamilies,
     mailboxes: MailboxFamilies,
@@ -197,8 +199,8 @@ impl Metrics {
         let mailboxes = MailboxFamilies::default();
         mailboxes.register(&mut registry);
         registry.register_collector(Box::new(Process));
-        let (registry, observers) = (Mutex::new(registry), Mutex::default());
-        Self(Arc::new(Inner { registry, observers, families, house, mailboxes, details: OnceLock::new() }))
+        let (registry, observers, scrape) = (Mutex::new(registry), Mutex::default(), Mutex::default());
+        Self(Arc::new(Inner { registry, observers, scrape, families, house, mailboxes, details: OnceLock::new() }))
     }
 
     /// Adds a metric of one's own. Counters get `_total` appended to their names.
@@ -206,7 +208,8 @@ impl Metrics {
         self.0.registry.lock().unwrap_or_else(PoisonError::into_inner).register(name, help, metric);
     }
 
-    /// Calls `observe` before each scrape, to set gauges; replaces an observer of the same name.
+    /// Calls `observe` before each scrape, to set gauges; replaces an observer of the same name. It must not ask for the text
+    /// of these metrics itself.
     pub fn observe(&self, name: &str, observe: impl Fn(&Self) + Send + Sync + 'static) {
         let mut observers = self.0.observers.lock().unwrap_or_else(PoisonError::into_inner);
         observers.insert(name.to_owned(), Arc::new(observe));
@@ -217,19 +220,21 @@ impl Metrics {
         self.0.observers.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    /// Lets everybody who observes something look once more.
-    fn look(&self) {
+    /// Lets everybody who observes something look once more; what they saw stays until the guard is dropped.
+    fn look(&self) -> MutexGuard<'_, ()> {
+        let scrape = self.0.scrape.lock().unwrap_or_else(PoisonError::into_inner);
         let observers: Vec<Observer> =
             self.0.observers.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
         for observe in observers {
             observe(self);
         }
+        scrape
     }
 
     /// Everything, as OpenMetrics text.
     #[must_use]
     pub fn text(&self) -> String {
-        self.look();
+        let _scrape = self.look();
         let mut out = String::new();
         let registry = self.0.registry.lock().unwrap_or_else(PoisonError::into_inner);
         // Writing to a string does not fail.
@@ -242,7 +247,7 @@ impl Metrics {
     #[cfg(feature = "native-histograms")]
     #[must_use]
     pub fn protobuf(&self) -> Vec<u8> {
-        self.look();
+        let _scrape = self.look();
         let registry = self.0.registry.lock().unwrap_or_else(PoisonError::into_inner);
         prometheus_client::encoding::prometheus_protobuf::encode_to_vec(&registry).unwrap_or_else(|error| {
             // Only a metric of somebody else's making can do that.

@@ -6,7 +6,8 @@ mod secure;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 pub use probes::Probes;
@@ -34,6 +35,8 @@ use crate::tasks::TaskGroup;
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections at a time; a scraper needs one or two.
 const MAX_CONNECTIONS: usize = 100;
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 1024;
 
 /// Why an endpoint cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -99,13 +102,13 @@ impl Endpoint {
         if address.is_empty() || address == "0" {
             return Ok(None);
         }
-        let full = if address.starts_with(':') { format!("0.0.0.0{address}") } else { address.to_owned() };
-        let port = full.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
-        if port.is_none() {
+        let parts = address.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?)));
+        let Some((host, port)) = parts else {
             return Err(ServeError::Address { flag: flag.to_owned(), address: address.to_owned() });
-        }
+        };
         let fail = |source| ServeError::Bind { flag: flag.to_owned(), address: address.to_owned(), source };
-        let listener = TcpListener::bind(&full).await.map_err(fail)?;
+        let bound = if host.is_empty() { everywhere(port).await } else { TcpListener::bind(address).await };
+        let listener = bound.map_err(fail)?;
         let address = listener.local_addr().map_err(fail)?;
         Ok(Some(Self { flag: flag.to_owned(), listener, address, secured: None }))
     }
@@ -266,6 +269,23 @@ impl std::fmt::Debug for Endpoint {
 }
 
 /// One connection, from its first byte.
+/// Listens on all interfaces, those with IPv4 and those with IPv6 alike, as Go does; where there is no IPv6, on the others.
+async fn everywhere(port: u16) -> io::Result<TcpListener> {
+    let both = || {
+        let socket = TcpSocket::new_v6()?;
+        rustix::net::sockopt::set_ipv6_v6only(&socket, false)?;
+        socket.set_reuseaddr(true)?;
+        socket.bind((Ipv6Addr::UNSPECIFIED, port).into())?;
+        socket.listen(BACKLOG)
+    };
+    match both() {
+        Err(error) if error.kind() != io::ErrorKind::AddrInUse && error.kind() != io::ErrorKind::PermissionDenied => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await
+        }
+        bound => bound,
+    }
+}
+
 async fn greet(stream: TcpStream, secured: Option<Arc<Secured>>, pages: Arc<impl Pages>, cancel: CancellationToken) {
     let Some(secured) = secured else { return answer(stream, None, pages, cancel).await };
     let handshake = tokio::time::timeout(HEADER_TIMEOUT, secured.acceptor().accept(stream));
@@ -350,6 +370,20 @@ mod tests {
         assert!(error.contains(&format!("--metrics-bind-address={taken}")) && error.contains("in use"), "{error}");
         let wrong = Endpoint::bind("--x", "localhost").await.unwrap_err().to_string();
         assert_eq!(wrong, "cannot use --x=localhost: not an address; write HOST:PORT, :PORT, or 0 to turn it off");
+    }
+
+    #[tokio::test]
+    async fn a_port_alone_is_reached_by_both_families() {
+        let endpoint = Endpoint::bind("--x", ":0").await.unwrap().unwrap();
+        let port = endpoint.address().port();
+        for host in ["127.0.0.1", "::1"] {
+            let reached = TcpStream::connect((host, port)).await;
+            // Some machines have no IPv6 at all.
+            let has_none = host == "::1" && TcpListener::bind("[::1]:0").await.is_err();
+            assert!(reached.is_ok() || has_none, "{host}: {reached:?}");
+        }
+        let error = Endpoint::bind("--x", &format!(":{port}")).await.map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("in use"), "{error}");
     }
 
     #[tokio::test]

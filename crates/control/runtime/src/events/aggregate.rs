@@ -7,8 +7,6 @@ use super::recent::Recent;
 
 /// An event is "the same" as an earlier one for this long, as in client-go.
 const MEMORY: Duration = Duration::from_secs(600);
-/// So many different events, and objects, are remembered.
-const REMEMBERED: usize = 4096;
 /// So many events per object at once…
 const BURST: u32 = 25;
 /// …then one per this time.
@@ -53,13 +51,12 @@ pub(super) struct Aggregate {
     buckets: Recent<String, Bucket>,
 }
 
-impl Default for Aggregate {
-    fn default() -> Self {
-        Self { known: Recent::new(REMEMBERED), similar: Recent::new(REMEMBERED), buckets: Recent::new(REMEMBERED) }
-    }
-}
-
 impl Aggregate {
+    /// Remembers so many different events, and objects.
+    pub(super) fn remembering(many: usize) -> Self {
+        Self { known: Recent::new(many), similar: Recent::new(many), buckets: Recent::new(many) }
+    }
+
     /// Decides about one event; `fresh` makes a name should it be new.
     pub(super) fn tell(&mut self, note: &Note, now: Duration, fresh: impl FnOnce() -> String) -> Telling {
         if !self.take_token(&note.subject(), now) {
@@ -141,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_same_event_is_counted_and_not_repeated() {
-        let mut all = Aggregate::default();
+        let mut all = Aggregate::remembering(100);
         assert_eq!(all.tell(&note("a", "m"), s(0), || "1".into()), Telling::New { name: "1".into() });
         let again = all.tell(&note("a", "m"), s(5), || unreachable!());
         assert_eq!(again, Telling::Again { name: "1".into(), count: 2, words: None });
@@ -151,7 +148,7 @@ mod tests {
 
     #[test]
     fn events_that_differ_only_in_words_become_one() {
-        let mut all = Aggregate::default();
+        let mut all = Aggregate::remembering(100);
         let mut tell = |n: usize| all.tell(&note("a", &format!("try {n}")), s(0), || format!("e{n}"));
         for n in 0..SIMILAR {
             assert_eq!(tell(n), Telling::New { name: format!("e{n}") });
@@ -164,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_noisy_object_is_silenced_and_others_are_not() {
-        let mut all = Aggregate::default();
+        let mut all = Aggregate::remembering(100);
         let told =
             |all: &mut Aggregate, name: &str, now| all.tell(&note(name, "m"), now, || "n".into()) != Telling::Dropped;
         assert_eq!((0..100).filter(|_| told(&mut all, "a", s(0))).count(), 25);
