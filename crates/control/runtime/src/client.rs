@@ -13,6 +13,7 @@ mod lanes;
 mod limit;
 mod names;
 mod retry;
+mod route;
 mod settings;
 
 use std::collections::BTreeSet;
@@ -184,10 +185,10 @@ impl Client {
     /// # Errors
     /// No cluster is named, or its configuration is wrong. Whether it answers is not tried.
     pub async fn connect(source: &Source, world: World) -> Result<Self, ConnectError> {
-        let (config, origin) = connect::find(source, &connect::Surroundings::of_this_process()).await?;
+        let found = connect::find(source, &connect::Surroundings::of_this_process()).await?;
         let names = Names::default();
-        let kube = connect::client(&config, &origin, &world, &names)?;
-        let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
+        let kube = connect::client(&found, &world, &names)?;
+        let host = found.config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
         Ok(Self { names, ..Self::assemble(kube, world, host) })
     }
 

@@ -7,24 +7,24 @@ use std::task::{Context, Poll};
 
 use hyper::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
+use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
 use tokio::io::BufReader;
 use tokio::net::TcpStream;
 use tower::ServiceExt;
 use tower::util::MapResponse;
 
-use super::names::Names;
+use super::route::Opener;
 
 /// As much as two full records of TLS.
 const PIECE: usize = 32 << 10;
 
 /// Opens connections.
-pub(super) type Connector = MapResponse<HttpConnector<Names>, fn(TokioIo<TcpStream>) -> Buffered>;
+pub(super) type Connector = MapResponse<Opener, fn(TokioIo<TcpStream>) -> Buffered>;
 
-/// What `http` opens, read in large pieces.
-pub(super) fn buffered(http: HttpConnector<Names>) -> Connector {
-    <HttpConnector<Names> as ServiceExt<Uri>>::map_response(http, Buffered::new as fn(_) -> _)
+/// What is opened, read in large pieces.
+pub(super) fn buffered(opener: Opener) -> Connector {
+    <Opener as ServiceExt<Uri>>::map_response(opener, Buffered::new as fn(_) -> _)
 }
 
 /// See the module.

@@ -14,6 +14,7 @@ use super::buffered::{Connector, buffered};
 use super::gate::GateLayer;
 use super::lanes::Lanes;
 use super::names::Names;
+use super::route::{Opener, Proxies, Route};
 use crate::error_chain as chain;
 use concert_world::World;
 
@@ -76,47 +77,71 @@ pub enum ConnectError {
 
 /// The environment that finding a cluster looks at; a parameter so that tests own it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Surroundings {
-    pub(crate) kubeconfig: Option<std::ffi::OsString>,
-    pub(crate) home: Option<PathBuf>,
-    pub(crate) in_pod: bool,
+pub(super) struct Surroundings {
+    kubeconfig: Option<std::ffi::OsString>,
+    home: Option<PathBuf>,
+    in_pod: bool,
+    proxies: Proxies,
 }
 
 impl Surroundings {
-    pub(crate) fn of_this_process() -> Self {
+    pub(super) fn of_this_process() -> Self {
         Self {
             kubeconfig: std::env::var_os("KUBECONFIG").filter(|value| !value.is_empty()),
             home: std::env::var_os("HOME").map(PathBuf::from),
             in_pod: std::env::var_os("KUBERNETES_SERVICE_HOST").is_some(),
+            proxies: Proxies::of_this_process(),
         }
     }
 }
 
-/// Finds the configuration and says where it came from.
-pub(crate) async fn find(source: &Source, around: &Surroundings) -> Result<(kube::Config, String), ConnectError> {
+/// A cluster, and how to get there.
+pub(super) struct Found {
+    pub(super) config: kube::Config,
+    /// Who told us.
+    origin: String,
+    route: Route,
+}
+
+/// Finds the configuration.
+pub(super) async fn find(source: &Source, around: &Surroundings) -> Result<Found, ConnectError> {
     let default = around.home.clone().unwrap_or_default().join(".kube").join("config");
     let (paths, from): (Vec<PathBuf>, _) = if let Some(file) = &source.kubeconfig {
         (vec![file.clone()], "--kubeconfig")
     } else if let Some(value) = &around.kubeconfig {
         (std::env::split_paths(value).filter(|path| !path.as_os_str().is_empty()).collect(), "KUBECONFIG")
     } else if around.in_pod {
-        let from = "the pod's service account".to_owned();
+        let origin = "the pod's service account".to_owned();
         let config =
-            kube::Config::incluster().map_err(|e| ConnectError::Client { from: from.clone(), why: chain(&e) })?;
-        return Ok((config, from));
+            kube::Config::incluster().map_err(|e| ConnectError::Client { from: origin.clone(), why: chain(&e) })?;
+        return Found::new(config, origin, None, around);
     } else if default.is_file() {
         (vec![default], "the default")
     } else {
         return Err(ConnectError::Nowhere { default });
     };
-    let (merged, files) = read(&paths, from)?;
+    let (mut merged, files) = read(&paths, from)?;
     check_context(&merged, source, &files)?;
     let options = KubeConfigOptions { context: source.context.clone(), ..KubeConfigOptions::default() };
     let origin = format!("kubeconfig {files}");
-    check_proxy(&merged, source, &origin)?;
+    let proxy_url = take_proxy(&mut merged, source);
     let config = kube::Config::from_custom_kubeconfig(merged, &options).await;
     let config = config.map_err(|e| ConnectError::Client { from: origin.clone(), why: chain(&e) })?;
-    Ok((config, origin))
+    Found::new(config, origin, proxy_url.as_deref(), around)
+}
+
+impl Found {
+    fn new(
+        config: kube::Config,
+        origin: String,
+        proxy_url: Option<&str>,
+        around: &Surroundings,
+    ) -> Result<Self, ConnectError> {
+        match Route::to(&config.cluster_url, proxy_url, &around.proxies) {
+            Ok(route) => Ok(Self { config, origin, route }),
+            Err(why) => Err(ConnectError::Client { from: origin, why }),
+        }
+    }
 }
 
 /// Reads and merges kubeconfigs. Of several in `KUBECONFIG`, missing ones are skipped, as kubectl does.
@@ -155,24 +180,12 @@ fn check_context(config: &Kubeconfig, source: &Source, files: &str) -> Result<()
     Err(ConnectError::Context { name: name.to_owned(), from, files: files.to_owned(), known })
 }
 
-/// A proxy that was asked for and not used would be a surprise. Its address is not told: it may hold a password.
-fn check_proxy(config: &Kubeconfig, source: &Source, origin: &str) -> Result<(), ConnectError> {
+/// The cluster's `proxy-url`, which is ours to follow.
+fn take_proxy(config: &mut Kubeconfig, source: &Source) -> Option<String> {
     let name = source.context.as_ref().or(config.current_context.as_ref());
-    let context = config.contexts.iter().find(|context| Some(&context.name) == name);
-    let cluster = context.and_then(|context| Some(&context.context.as_ref()?.cluster));
-    let cluster = config.clusters.iter().find(|one| Some(&one.name) == cluster);
-    let Some(cluster) = cluster.filter(|one| {
-        let proxy = one.cluster.as_ref().and_then(|cluster| cluster.proxy_url.as_ref());
-        proxy.is_some_and(|url| !url.is_empty())
-    }) else {
-        return Ok(());
-    };
-    let why = format!(
-        "cluster \"{}\" has a proxy-url, and proxies are not supported; remove proxy-url and let server name an address \
-         that is reached without one, for example a forwarded port (with tls-server-name, if its certificate asks for it)",
-        cluster.name
-    );
-    Err(ConnectError::Client { from: origin.to_owned(), why })
+    let context = config.contexts.iter().find(|context| Some(&context.name) == name)?;
+    let cluster = &context.context.as_ref()?.cluster;
+    config.clusters.iter_mut().find(|one| one.name == *cluster)?.cluster.as_mut()?.proxy_url.take()
 }
 
 fn explain(error: &KubeconfigError) -> String {
@@ -189,20 +202,16 @@ fn explain(error: &KubeconfigError) -> String {
 
 /// The client of a cluster: TLS, credentials and base address from kube, the gate from us, no retry from anybody
 /// (kube's repeats even a POST).
-pub(super) fn client(
-    config: &kube::Config,
-    origin: &str,
-    world: &World,
-    names: &Names,
-) -> Result<kube::Client, ConnectError> {
+pub(super) fn client(found: &Found, world: &World, names: &Names) -> Result<kube::Client, ConnectError> {
+    let Found { config, origin, route } = found;
     // Fails only if a provider is already installed, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let fail = |error: kube::Error| ConnectError::Client { from: origin.to_owned(), why: chain(&error) };
+    let fail = |error: kube::Error| ConnectError::Client { from: origin.clone(), why: chain(&error) };
     let mut http = HttpConnector::new_with_resolver(names.clone());
     http.enforce_http(false);
     http.set_connect_timeout(Some(CONNECT_TIMEOUT));
     http.set_nodelay(true);
-    let transport = Lanes::new(connector(config, http).map_err(fail)?);
+    let transport = Lanes::new(connector(config, Opener::new(http, route.clone())).map_err(fail)?);
     let stack = ServiceBuilder::new()
         .layer(GateLayer::new(world))
         .layer(config.base_uri_layer())
@@ -213,7 +222,7 @@ pub(super) fn client(
 }
 
 /// TLS as the configuration says, with HTTP/2 offered first.
-fn connector(config: &kube::Config, http: HttpConnector<Names>) -> Result<HttpsConnector<Connector>, kube::Error> {
+fn connector(config: &kube::Config, opener: Opener) -> Result<HttpsConnector<Connector>, kube::Error> {
     let builder = HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
     let builder = match &config.tls_server_name {
         Some(name) => {
@@ -222,7 +231,7 @@ fn connector(config: &kube::Config, http: HttpConnector<Names>) -> Result<HttpsC
         }
         None => builder,
     };
-    Ok(builder.enable_http1().enable_http2().wrap_connector(buffered(http)))
+    Ok(builder.enable_http1().enable_http2().wrap_connector(buffered(opener)))
 }
 
 #[cfg(test)]
@@ -252,9 +261,10 @@ mod tests {
         std::fs::create_dir(dir.path().join(".kube")).unwrap();
         write(&dir.path().join(".kube"), "config", &kubeconfig("c", "https://c:1"));
         let several = std::env::join_paths([dir.path().join("missing"), a.clone(), b.clone()]).unwrap();
-        let around = Surroundings { kubeconfig: Some(several), home: Some(dir.path().into()), in_pod: false };
+        let around =
+            Surroundings { kubeconfig: Some(several), home: Some(dir.path().into()), ..Surroundings::default() };
         let found = |source: Source, around: Surroundings| async move {
-            find(&source, &around).await.map(|(config, _)| config.cluster_url.host().map(str::to_owned)).unwrap()
+            find(&source, &around).await.map(|found| found.config.cluster_url.host().map(str::to_owned)).unwrap()
         };
         let flag = Source { kubeconfig: Some(b), context: None };
         assert_eq!(found(flag, around.clone()).await.as_deref(), Some("b"));
@@ -286,17 +296,6 @@ mod tests {
         let broken = write(dir.path(), "broken", "clusters: [");
         let broken = message(Source { kubeconfig: Some(broken), context: None }, around).await;
         assert!(broken.contains("broken\" (from --kubeconfig)"), "{broken}");
-    }
-
-    #[tokio::test]
-    async fn a_proxy_is_not_ignored_in_silence() {
-        let dir = tempfile::tempdir().unwrap();
-        let text = kubeconfig("a", "https://a:1").replace("server:", "proxy-url: \"http://me:canary@p:1\", server:");
-        let file = write(dir.path(), "proxied", &text);
-        let source = Source { kubeconfig: Some(file), context: None };
-        let error = find(&source, &Surroundings::default()).await.map(|_| ()).unwrap_err().to_string();
-        assert!(error.contains("cluster \"a\" has a proxy-url") && error.contains("remove proxy-url"), "{error}");
-        assert!(!error.contains("canary"), "{error}");
     }
 
     #[tokio::test]

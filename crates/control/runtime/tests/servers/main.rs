@@ -1,11 +1,12 @@
 //! Controllers on real sockets, while their server is restarted, the network cuts and stalls, kinds come and go, and
-//! permissions come late. On both servers.
+//! permissions come late, or a proxy stands between. On both servers.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on says so by panicking")]
 
 mod cuts;
 mod handover;
 mod network;
+mod proxies;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
