@@ -10,6 +10,7 @@ mod connect;
 mod error;
 mod gate;
 mod lanes;
+mod layer;
 mod limit;
 mod names;
 mod retry;
@@ -37,6 +38,7 @@ pub use connect::{ConnectError, Source};
 pub(crate) use error::without_values;
 pub use error::{Answer, ApiError};
 pub use gate::Attempt;
+pub use layer::Sender;
 pub use settings::FieldValidation;
 
 use crate::objects::Patch;
@@ -101,7 +103,7 @@ pub struct Deletion {
     pub resource_version: Option<String>,
     /// What becomes of what it owns; by default as the kind has it.
     pub propagation: Option<Propagation>,
-    /// How long it may take to end, in whole seconds; by default as the object has it.
+    /// How long it may take to end, in whole seconds, rounded up: zero is at once, by force. By default as the object has it.
     pub grace: Option<Duration>,
 }
 
@@ -130,7 +132,8 @@ impl Deletion {
             options["propagationPolicy"] = format!("{propagation:?}").into();
         }
         if let Some(grace) = self.grace {
-            options["gracePeriodSeconds"] = grace.as_secs().into();
+            let seconds = grace.as_secs().saturating_add(u64::from(grace.subsec_nanos() > 0));
+            options["gracePeriodSeconds"] = seconds.min(i64::MAX.unsigned_abs()).into();
         }
         if dry {
             options["dryRun"] = json!(["All"]);
@@ -196,36 +199,6 @@ impl Client {
         let (settings, names) = (Arc::new(Settings::new(host)), Names::default());
         let (in_pages, warnings, budget) = (Arc::default(), Arc::default(), Arc::default());
         Self { kube, world, settings, names, in_pages, warnings, budget }
-    }
-
-    /// The same client with a layer around all that it sends: it sees each request, each try of it, before the gate does,
-    /// and each answer; it may change either, answer itself, or fail. For tests and for what no setting covers.
-    ///
-    /// ```
-    /// # use concert_runtime::Client;
-    /// # fn example(client: Client) {
-    /// use kube::client::Body;
-    ///
-    /// let tagged = client.layered(&tower::layer::layer_fn(|inner| {
-    ///     tower::util::MapRequest::new(inner, |mut request: http::Request<Body>| {
-    ///         request.headers_mut().insert("x-tenant", http::HeaderValue::from_static("blue"));
-    ///         request
-    ///     })
-    /// }));
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn layered<L, B>(self, layer: &L) -> Self
-    where
-        L: Layer<kube::Client>,
-        L::Service: Service<Request<Body>, Response = Response<B>> + Send + 'static,
-        <L::Service as Service<Request<Body>>>::Future: Send + 'static,
-        <L::Service as Service<Request<Body>>>::Error: Into<BoxError>,
-        B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        let namespace = self.kube.default_namespace().to_owned();
-        Self { kube: kube::Client::new(layer.layer(self.kube), namespace), ..self }
     }
 
     /// The world it acts in.

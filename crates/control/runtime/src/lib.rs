@@ -99,7 +99,9 @@ pub use cache::{
     Cache, CacheReport, CacheState, Change, Find, Index, Informers, KindSettings, Lazy, Narrowing, Origin, Pages,
     Selectors, Transform, Undecodable, Verb, View,
 };
-pub use client::{ApiError, Client, ConnectError, Deletion, FieldValidation, Listing, Propagation, Selection, Source};
+pub use client::{
+    ApiError, Client, ConnectError, Deletion, FieldValidation, Listing, Propagation, Selection, Sender, Source,
+};
 pub use cluster::{Cluster, ClusterError, Clusters, Mapper};
 pub use concert_derive::Apply;
 pub use concert_queue::{Backoff, Outcome, RateLimiter, Whereabouts, limiter, priority};

@@ -158,7 +158,9 @@ impl<K: Key> Request<K> {
         self.intake.set_priority(&self.key, priority);
     }
 
-    /// Cancelled when the controller stops. A turn may go on to its end; long waits should end early.
+    /// Cancelled when the controller stops: the turn may go on to its end, but long waits should end early. And when the turn
+    /// is over, however it ends: by itself, by its timeout, by a panic, with a lost lease. What it starts beside itself
+    /// should end then.
     #[must_use]
     pub fn stopping(&self) -> &CancellationToken {
         &self.stopping

@@ -187,9 +187,7 @@ impl Watch {
                 self.open = Open::Stream { body, lines: Lines::default(), since: now, last: now };
                 self.note(Happened::Answered)
             }
-            Err(error) if error.is_invalid() && error.to_string().contains("sendInitialEvents") => {
-                self.note(Happened::PagesOnly)
-            }
+            Err(error) if start == LIST_AS_EVENTS && knows_no_lists(&error) => self.note(Happened::PagesOnly),
             Err(error) => self.failed(&error),
         }
     }
@@ -309,6 +307,8 @@ impl Watch {
         let why = crate::error_chain(error);
         let (happened, trouble) = if error.is_kind_missing() {
             (Happened::Missing, Trouble::KindMissing)
+        } else if error.is_invalid() {
+            (Happened::Misunderstood, Trouble::Failing(why))
         } else if error.code() == Some(403) {
             (Happened::Failed { retry_after: error.retry_after() }, Trouble::Forbidden(why))
         } else {
@@ -343,4 +343,11 @@ impl Watch {
             )))),
         }
     }
+}
+
+/// Whether a server says that it does not send lists as events: those that could, but may not, name one parameter, those
+/// of before Kubernetes 1.27 the other.
+fn knows_no_lists(error: &ApiError) -> bool {
+    let why = error.to_string();
+    error.is_invalid() && ["sendInitialEvents", "resourceVersionMatch"].iter().any(|name| why.contains(name))
 }

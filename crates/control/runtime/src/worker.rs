@@ -1,10 +1,14 @@
 //! From a key to an outcome: takes keys from the queue, runs reconciles, gives outcomes back.
 //!
 //! A controller has a fixed set of workers, each a task that takes one key after the other; the set can be resized.
-//! Beside them runs one timekeeper, which moves keys whose time has come and replaces workers that went missing.
+//! Beside them runs one timekeeper, which moves keys whose time has come, replaces workers that went missing, and tells of
+//! turns that do not end: a turn that blocks its thread could not tell itself.
+
+mod patience;
 
 use std::any::Any;
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,6 +33,7 @@ use crate::floors::Freshness;
 use crate::metrics::{self, ControllerMetrics};
 use crate::reconciler::{AnyReconciler, Key, ReconcileError, Request};
 use crate::tasks::{Ended, TaskGroup};
+use patience::Patience;
 
 /// After so many conflicts in a row a turn reads live. A cache that only lags behind has caught up by then.
 const BELIEVED_CONFLICTS: u32 = 2;
@@ -148,6 +153,7 @@ impl<K: Key> Workers<K> {
         let mut tasks: TaskGroup = TaskGroup::new(cancel.clone());
         let mut live = BTreeSet::new();
         let mut due = self.intake.tick();
+        let mut observed = std::pin::pin!(self.observe());
         self.hire(&mut tasks, &mut live, *count.borrow_and_update(), &mandate);
         loop {
             tokio::select! {
@@ -165,6 +171,7 @@ impl<K: Key> Workers<K> {
                 Ok(()) = count.changed() => self.hire(&mut tasks, &mut live, *count.borrow_and_update(), &mandate),
                 earlier = self.intake.earlier_than(due) => due = Some(earlier),
                 () = sleep_until(due.and_then(|due| self.started.checked_add(due))) => due = self.intake.tick(),
+                never = &mut observed => match never {},
             }
         }
         self.intake.close();
@@ -172,6 +179,7 @@ impl<K: Key> Workers<K> {
         tokio::select! {
             biased;
             () = async { while tasks.join_next().await.is_some() {} } => {}
+            never = observed => match never {},
             () = halt => {
                 tasks.abort().await;
                 self.put_back();
@@ -179,6 +187,34 @@ impl<K: Key> Workers<K> {
         }
         self.intake.clear();
         false
+    }
+
+    /// Tells of turns that take long, each less and less often.
+    async fn observe(&self) -> Infallible {
+        let mut patience = Patience::new(self.slow_after);
+        loop {
+            let now = self.intake.now();
+            let flights = self.intake.look(|desk, now| {
+                desk.flights(now).map(|(key, so_far)| (key.clone(), now.saturating_sub(so_far))).collect()
+            });
+            for (key, so_far) in patience.look(flights, now) {
+                self.tell_slow(&key, so_far);
+            }
+            tokio::time::sleep(patience.next_look().saturating_sub(now)).await;
+        }
+    }
+
+    fn tell_slow(&self, key: &K, so_far: Duration) {
+        let seconds = so_far.as_secs_f64();
+        if self.timeout.is_some_and(|timeout| so_far > timeout) {
+            tracing::error!(
+                controller = %self.name, key = %key, seconds,
+                "reconcile took too long and cannot be ended, because it does not come to a wait; move what blocks to \
+                 `tokio::task::spawn_blocking`"
+            );
+        } else {
+            tracing::warn!(controller = %self.name, key = %key, seconds, "reconcile is still running");
+        }
     }
 
     /// The keys of turns that were ended where they were.
@@ -290,11 +326,13 @@ impl<K: Key> Workers<K> {
             let stale = !self.freshness.catch_up(&taken.key).await || doubtful;
             let (freshness, intake) = (Arc::clone(&self.freshness), Arc::clone(&self.intake));
             let Taken { key, priority, failures: attempt, reason, .. } = taken;
-            let stopping = stopping.clone();
+            // However the turn ends, what it started beside itself is told.
+            let stopping = stopping.child_token();
+            let _over = stopping.clone().drop_guard();
             let request = Request { key, priority, attempt, reason, id, freshness, intake, stale, stopping };
             self.reconciler.reconcile_boxed(&request).await
         };
-        let fenced = self.patient(AssertUnwindSafe(work).catch_unwind());
+        let fenced = AssertUnwindSafe(work).catch_unwind();
         let ended = match self.timeout {
             Some(limit) => tokio::time::timeout(limit, fenced).await.map_err(|_| limit),
             None => Ok(fenced.await),
@@ -303,20 +341,6 @@ impl<K: Key> Workers<K> {
             Ok(Ok(result)) => End::Finished(result),
             Ok(Err(panic)) => End::Panicked(panic_text(&*panic)),
             Err(limit) => End::TimedOut(limit),
-        }
-    }
-
-    /// Says when a turn takes long, less and less often: one that never ends must not be silent.
-    async fn patient<T>(&self, work: impl Future<Output = T>) -> T {
-        let mut work = std::pin::pin!(work);
-        let (mut next, mut so_far) = (self.slow_after, Duration::ZERO);
-        loop {
-            if let Ok(ended) = tokio::time::timeout(next, &mut work).await {
-                return ended;
-            }
-            so_far += next;
-            tracing::warn!(seconds = so_far.as_secs_f64(), "reconcile is still running");
-            next *= 2;
         }
     }
 

@@ -65,14 +65,11 @@ impl Client {
                     Err(error) if !self.settings.retries => return Err(error),
                     Err(error) => error,
                 };
-                let Some(wait) = retry::wait(&error, !write, tries) else {
-                    self.budget.answered();
+                let may_go_on = self.budget.met(&error);
+                let wait = retry::wait(&error, !write, tries).map(|wait| retry::spread(wait, &self.world.random));
+                let Some(wait) = wait.filter(|wait| may_go_on && Instant::now() + *wait < until) else {
                     return Err(error);
                 };
-                let wait = retry::spread(wait, &self.world.random);
-                if !self.budget.failed() || Instant::now() + wait >= until {
-                    return Err(error);
-                }
                 tokio::time::sleep(wait).await;
                 self.detail(|details, host| details.retries(verb.as_str(), host, error.code()));
                 tries += 1;

@@ -26,9 +26,10 @@ const PER_LANE: usize = 64;
 /// A connection that is silent for so long is asked whether it still lives, and dropped if it does not say so in time.
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(15);
-/// How much a stream, and all streams of a connection, may send ahead of who reads them.
+/// How much a stream, and all streams of a connection, may send ahead of who reads them. Eight that are not read leave room
+/// for the others.
 const STREAM_WINDOW: u32 = 4 << 20;
-const CONNECTION_WINDOW: u32 = 8 << 20;
+const CONNECTION_WINDOW: u32 = 9 * STREAM_WINDOW;
 
 type Transport = Client<HttpsConnector<Connector>, Body>;
 

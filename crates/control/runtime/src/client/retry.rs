@@ -42,8 +42,28 @@ impl Budget {
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
     }
 
+    /// What became of a request; whether one more try can be spared.
+    pub(super) fn met(&self, error: &ApiError) -> bool {
+        match error {
+            // It answered, although it refused.
+            ApiError::Refused { answer, .. } if answer.code < 500 && answer.code != 429 => self.answered(),
+            // Something behind it does not work: a webhook, for what only some ask for.
+            ApiError::Refused { answer, .. } if answer.code == 500 && answer.retry_after.is_none() => {}
+            ApiError::Refused { .. }
+            | ApiError::Unreachable { .. }
+            | ApiError::Broken { .. }
+            | ApiError::TimedOut { .. } => return self.failed(),
+            // What is wrong is not the server.
+            ApiError::TooLarge { .. }
+            | ApiError::Unreadable { .. }
+            | ApiError::Uncached { .. }
+            | ApiError::Unsendable { .. } => {}
+        }
+        true
+    }
+
     /// It did not, or had too much to do; whether that may be tried again.
-    pub(super) fn failed(&self) -> bool {
+    fn failed(&self) -> bool {
         let less = |left: u32| Some(left.saturating_sub(TAKES));
         let before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).unwrap_or_default();
         before.saturating_sub(TAKES) >= FULL / 2
@@ -124,6 +144,14 @@ mod tests {
             assert!(budget.failed(), "one of eleven");
             (0..10).for_each(|_| budget.answered());
         }
+    }
+
+    #[test]
+    fn failures_that_are_not_repeated_are_failures_all_the_same() {
+        let budget = Budget::default();
+        assert_eq!((0..100).filter(|_| budget.met(&refused(503, None))).count(), 5);
+        (0..100).for_each(|_| assert!(budget.met(&refused(404, None)), "an answer"));
+        assert!(budget.met(&refused(503, None)), "which fills it again");
     }
 
     #[test]

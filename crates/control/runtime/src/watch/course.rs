@@ -8,7 +8,7 @@
 //!    └──────────────────── wait ◄─────────────────────────┘ 410, no such kind, another history: lists anew
 //! ```
 //!
-//! A list that broke off as events is asked for in pages next, and one that expired in pages as events: whatever
+//! A list that broke off as events, or was not understood, is asked for in pages next, and one that expired in pages as events: whatever
 //! cannot get through one way is tried the other way.
 
 use std::time::Duration;
@@ -87,6 +87,8 @@ pub(crate) enum Happened<'a> {
     },
     /// The server says that it does not send lists as events.
     PagesOnly,
+    /// The server says that the question makes no sense.
+    Misunderstood,
     /// The server does not know the kind.
     Missing,
     /// The server refused, or was not reached.
@@ -253,7 +255,7 @@ impl Course {
     /// What was opened is over.
     fn over(&mut self, how: Happened<'_>) -> Means {
         let did = std::mem::replace(&mut self.doing, Doing::Nothing);
-        self.in_pages |= did == Doing::Listing;
+        self.in_pages |= did == Doing::Listing || (did == Doing::Asking && how == Happened::Misunderstood);
         let lived = match how {
             Happened::Ended { lived } | Happened::Broke { lived } | Happened::Expired { lived } => lived,
             Happened::Silent if did == Doing::Watching => SILENCE,

@@ -200,7 +200,7 @@ pub(crate) async fn a_reconcile_never_returns(place: &impl Place) {
     let strict = Controller::builder("strict").for_(maps()).timeout(A_WHILE).run(hang()).unwrap();
     scene.manager.add_controller(strict).unwrap();
     let said: &[&[&str]] = &[
-        &["WARN", "reconcile is still running", "controller=patient", "name=a", "seconds=3"],
+        &["WARN", "reconcile is still running", "controller=patient", "key=default/a", "seconds=3"],
         &["ERROR", "reconcile took too long", "controller=strict", "name=a", "seconds=3"],
     ];
     let metrics = [

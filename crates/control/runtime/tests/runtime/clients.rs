@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use concert_runtime::{Client, Controller, Deletion, Informers, Outcome, Propagation, Selection, reconcile_fn};
+use concert_runtime::{Client, Controller, Deletion, Informers, Outcome, Propagation, Selection, Sender, reconcile_fn};
 use concert_world::{Call, Gate, Verdict, World};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -160,7 +160,7 @@ async fn the_gate_knows_how_often_a_call_was_sent() {
 async fn a_delete_says_what_becomes_of_dependents_and_how_long_it_may_take() {
     let said = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&said);
-    let layer = tower::layer::layer_fn(move |_inner: kube::Client| {
+    let layer = tower::layer::layer_fn(move |_inner: Sender| {
         let noted = Arc::clone(&noted);
         tower::service_fn(move |request: http::Request<kube::client::Body>| {
             let noted = Arc::clone(&noted);
@@ -174,7 +174,7 @@ async fn a_delete_says_what_becomes_of_dependents_and_how_long_it_may_take() {
     let client = Server::new().await.client(&World::simulated(1));
     client.create(&maps(), &map("a", "1")).await.unwrap();
     let watched = client.clone().layered(&layer);
-    let (propagation, grace) = (Some(Propagation::Orphan), Some(Duration::from_secs(5)));
+    let (propagation, grace) = (Some(Propagation::Orphan), Some(Duration::from_millis(4_100)));
     watched.delete(&maps(), &key("a"), &Deletion { propagation, grace, ..Deletion::default() }).await.unwrap();
     let all = Selection { namespace: "default".into(), ..Selection::default() };
     let foreground = Deletion { propagation: Some(Propagation::Foreground), ..Deletion::default() };
@@ -188,6 +188,30 @@ async fn a_delete_says_what_becomes_of_dependents_and_how_long_it_may_take() {
             json!({ "kind": kind, "apiVersion": version, "propagationPolicy": "Foreground", "dryRun": ["All"] }),
         ]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_sees_each_try_and_changes_nothing_else() {
+    let gate = Arc::new(Sick::default());
+    let client = Server::new().await.client(&World { gate: Arc::clone(&gate) as _, ..World::simulated(1) });
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&tries);
+    let count = move |request: http::Request<kube::client::Body>| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        request
+    };
+    let layered = client.clone().layered(&tower::layer::layer_fn(move |inner: Sender| {
+        tower::util::MapRequest::new(inner, count.clone())
+    }));
+    layered.create(&maps(), &map("well", "1")).await.unwrap();
+    assert!(layered.get(&maps(), &key("well")).await.unwrap().is_some());
+    assert!(layered.get(&maps(), &key("nobody")).await.unwrap().is_none());
+    assert_eq!(tries.load(Ordering::SeqCst), 3);
+    let plain = client.get(&maps(), &key("sick")).await.unwrap_err();
+    let error = layered.get(&maps(), &key("sick")).await.unwrap_err();
+    assert_eq!(error.to_string(), plain.to_string());
+    let (seen, sent) = (tries.load(Ordering::SeqCst), gate.0.load(Ordering::SeqCst));
+    assert!(seen > 4 && sent > seen - 3, "{seen} tries seen, {sent} sent in all");
 }
 
 /// Refuses to read one object, and counts how often it is asked.

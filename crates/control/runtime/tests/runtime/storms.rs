@@ -117,7 +117,7 @@ fn says(model: &Model, query: &str) -> Result<(String, End), (u16, &'static str)
     };
     if asked("sendInitialEvents").is_some() {
         if !model.knows_lists {
-            return Err((422, "sendInitialEvents: Forbidden"));
+            return Err((422, "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch"));
         }
         return Ok((added(model.state(now)).collect::<String>() + &mark(true), End::Silence));
     }

@@ -344,3 +344,30 @@ async fn a_controller_that_is_gone_shows_no_gauges() {
         assert_eq!(shown(&metrics.text()), <[&str; 0]>::default(), "{}", metrics.text());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_turn_starts_beside_itself_hears_that_it_is_over() {
+    let (engine, _) = engine(&Server::new().await.client(&World::simulated(1)));
+    let ended = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let noted = Arc::clone(&ended);
+    let reconciler = reconcile_fn(move |request| {
+        let (ended, attempt, over) = (Arc::clone(&noted), request.attempt, request.stopping().clone());
+        tokio::spawn(async move {
+            over.cancelled().await;
+            ended.lock().unwrap().push(attempt);
+        });
+        async move {
+            match attempt {
+                0 => std::future::pending().await,
+                1 => panic!("oh no"),
+                2 => Err(ReconcileError::retry(std::io::Error::other("no"))),
+                3 => Ok(Outcome::Done),
+                _ => unreachable!("it succeeded"),
+            }
+        }
+    });
+    let controller = Controller::builder("c").on(keys(1)).timeout(Duration::from_secs(5)).run(reconciler).unwrap();
+    engine.add(controller).unwrap();
+    until("all four are over", || ended.lock().unwrap().len() == 4).await;
+    assert_eq!(*ended.lock().unwrap(), [0, 1, 2, 3]);
+}

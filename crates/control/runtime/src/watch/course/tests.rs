@@ -129,6 +129,18 @@ fn a_server_that_is_not_reached_is_asked_for_events_again() {
 }
 
 #[test]
+fn a_list_that_is_not_understood_is_asked_for_in_pages() {
+    let mut course = Course::new(Random::seeded(1));
+    assert_eq!(course.next(true), Step::List);
+    assert_eq!(course.note(Happened::Misunderstood), Means::Nothing, "others may still be understood");
+    wait(&mut course);
+    assert_eq!(course.next(true), Step::Page(String::new()));
+    course.note(Happened::Misunderstood);
+    wait(&mut course);
+    assert_eq!(course.next(true), Step::Page(String::new()));
+}
+
+#[test]
 fn what_does_not_get_through_one_way_is_tried_the_other_way() {
     let mut course = Course::new(Random::seeded(1));
     assert_eq!(course.next(true), Step::List);
