@@ -31,9 +31,9 @@ pub(crate) fn stateful_set(database: &Database, namespace: &str, name: &str) -> 
 }
 
 /// What of the Service is ours to say; others may say more.
-pub(crate) fn service(owner: Value, namespace: &str, name: &str) -> Value {
+pub(crate) fn service(namespace: &str, name: &str) -> Value {
     json!({
-        "metadata": { "namespace": namespace, "name": name, "labels": labels(name), "ownerReferences": [owner] },
+        "metadata": { "namespace": namespace, "name": name, "labels": labels(name) },
         "spec": { "clusterIP": "None", "selector": labels(name), "ports": [{ "name": "sql", "port": 5432 }] },
     })
 }

@@ -51,8 +51,7 @@ async fn main() -> anyhow::Result<()> {
     settings.metrics = Some(("--metrics-bind-address".into(), arguments.metrics_bind_address));
     settings.probes = Some(("--health-probe-bind-address".into(), arguments.health_probe_bind_address));
     if arguments.leader_elect {
-        let identity = format!("database-operator_{}", client.world().random.uuid());
-        settings.lease = Some(LeaseSettings::new(client.default_namespace(), "database-operator", identity));
+        settings.lease = Some(LeaseSettings::of_this_process(&client, "database-operator"));
     }
     let manager = Manager::new(client, settings);
 

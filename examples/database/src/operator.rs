@@ -6,7 +6,7 @@ use std::time::Duration;
 use concert_api::ObjectKey;
 use concert_runtime::{
     ApiError, BuildError, Cache, Controller, EventKind, Index, Manager, Mapping, Objects, Outcome, Owner, Ownership,
-    Patch, Predicate, ReconcileError, Reconciler, Recorder, Request, Resource, Scope, Selection, set_owner,
+    Patch, Predicate, ReconcileError, Reconciler, Recorder, Request, Resource, Scope, Selection, dynamic, set_owner,
 };
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{Secret, Service};
@@ -113,11 +113,8 @@ impl Operator {
             Some(set) => self.keep(&sets, &request.key, &set, database).await?,
         }
         // Server-side apply: these fields are ours, and what we no longer say is removed.
-        let mut ours = Service::default();
-        ours.metadata.namespace = Some(namespace.to_owned());
-        set_owner(&mut ours, &owner, Ownership::Controller)?;
-        let owner = json!(ours.metadata.owner_references.unwrap_or_default()[0]);
-        let service = children::service(owner, namespace, name);
+        let mut service = children::service(namespace, name);
+        dynamic::set_owner(&mut service, &owner, Ownership::Controller)?;
         if !self.is_applied(&request.key, &service) {
             self.services.within(request).apply(&service, true).await?;
         }

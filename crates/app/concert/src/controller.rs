@@ -156,9 +156,11 @@ impl Controller {
 
 fn manager_settings(options: &Options, client: &Client) -> ManagerSettings {
     let lease = options.leader_election.then(|| {
-        let namespace = options.lease_namespace.as_deref().unwrap_or(client.default_namespace());
-        let identity = format!("{}_{}", options.name, client.world().random.uuid());
-        LeaseSettings::new(namespace, format!("{}-leader-election", options.name), identity)
+        let mut lease = LeaseSettings::of_this_process(client, format!("{}-leader-election", options.name));
+        if let Some(namespace) = &options.lease_namespace {
+            lease.namespace.clone_from(namespace);
+        }
+        lease
     });
     ManagerSettings {
         lease,

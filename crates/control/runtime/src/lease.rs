@@ -5,12 +5,15 @@
 //! [`elector`](self), a state machine without I/O; here they meet the API.
 
 pub(crate) mod elector;
+mod lock;
 mod settings;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use concert_api::{Gvk, Object, ObjectKey, Time};
+use concert_world::World;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -20,7 +23,9 @@ use crate::client::{ApiError, Client};
 use crate::events::{EventKind, Recorder};
 use crate::metrics::Metrics;
 use crate::resource::Resource;
+pub use elector::Record as LeaseRecord;
 use elector::{Answer, Elector, Record, Step, Write};
+pub use lock::{Lock, LockError};
 pub use settings::LeaseSettings;
 
 /// Whether we lead.
@@ -87,7 +92,8 @@ pub enum LeaseError {
 /// A candidate.
 #[derive(Debug)]
 pub struct Lease {
-    api: LeaseApi,
+    place: Place,
+    world: World,
     settings: LeaseSettings,
     elector: Elector,
     metrics: Metrics,
@@ -106,11 +112,17 @@ impl Lease {
     pub fn new(client: Client, settings: LeaseSettings, metrics: Metrics) -> (Self, watch::Receiver<Standing>) {
         let (standing, seen) = watch::channel(Standing::Unknown);
         metrics.leader(&settings.name, false);
-        let api = LeaseApi::new(client, &settings);
+        let (place, world) = (Place::Lease(Box::new(LeaseApi::new(client.clone(), &settings))), client.world().clone());
         let (elector, started) = (Elector::new(settings.clone()), Instant::now());
-        let lease =
-            Self { api, settings, elector, metrics, recorder: None, started, standing, told: None, slow_paths: 0 };
+        let (recorder, told, slow_paths) = (None, None, 0);
+        let lease = Self { place, world, settings, elector, metrics, recorder, started, standing, told, slow_paths };
         (lease, seen)
+    }
+
+    /// Has candidates meet there instead of at a Lease.
+    #[must_use]
+    pub fn at(self, lock: Arc<dyn Lock>) -> Self {
+        Self { place: Place::Lock(lock), ..self }
     }
 
     /// Has changes of leadership told as events about the Lease.
@@ -157,19 +169,19 @@ impl Lease {
     }
 
     fn wall(&self) -> Time {
-        Time::from(self.api.client.world().clock.now())
+        Time::from(self.world.clock.now())
     }
 
     fn spread(&self) -> f64 {
-        self.api.client.world().random.below(1 << 32) as f64 / f64::from(u32::MAX)
+        self.world.random.below(1 << 32) as f64 / f64::from(u32::MAX)
     }
 
     /// Does what the elector wants, and tells it what came of it. What is late is lost even while a request hangs.
     async fn ask(&mut self, step: Step) {
         let asked = async {
             match step {
-                Step::Read => self.api.read().await.map(Answer::Seen),
-                Step::Write(write) => self.api.write(&write).await.map(Answer::Written),
+                Step::Read => self.place.read().await.map(Answer::Seen),
+                Step::Write(write) => self.place.write(&write).await.map(Answer::Written),
                 Step::Wait(_) | Step::Lost(_) => Ok(Answer::Failed),
             }
         };
@@ -202,7 +214,7 @@ impl Lease {
 
     /// As client-go words it.
     fn record(&self, what: &str) {
-        if let (Some(recorder), Some(lease)) = (&self.recorder, &self.api.lease) {
+        if let (Some(recorder), Some(lease)) = (&self.recorder, self.place.lease()) {
             let message = format!("{} {what}", self.settings.identity);
             recorder.record(lease, EventKind::Normal, "LeaderElection", &message);
         }
@@ -210,17 +222,19 @@ impl Lease {
 
     /// Tells why an attempt failed, once for each reason: nothing is done before somebody leads. Conflicts are how
     /// candidates meet.
-    fn tell_failure(&mut self, error: Option<&ApiError>) {
-        let reason = error.filter(|error| !error.is_conflict() && !error.is_already_exists());
-        let reason = reason.map(|error| crate::error_chain(error));
+    fn tell_failure(&mut self, error: Option<&LockError>) {
+        let reason = error.filter(|error| !matches!(error, LockError::Conflict)).map(|error| crate::error_chain(error));
         if let Some(reason) = &reason {
             self.metrics.election_failure(&self.settings.name);
             if self.told.as_ref() != Some(reason) {
                 let LeaseSettings { namespace, name, .. } = &self.settings;
-                tracing::warn!(
-                    "cannot use lease {namespace}/{name}, so that nothing is done: {reason}; the namespace must exist, \
-                     and get, create and update of leases be allowed in it"
-                );
+                match &self.place {
+                    Place::Lease(_) => tracing::warn!(
+                        "cannot use lease {namespace}/{name}, so that nothing is done: {reason}; the namespace must \
+                         exist, and get, create and update of leases be allowed in it"
+                    ),
+                    Place::Lock(lock) => tracing::warn!("cannot use {lock:?}, so that nothing is done: {reason}"),
+                }
             }
         }
         self.told = reason;
@@ -249,19 +263,54 @@ impl Lease {
     }
 
     /// Somebody may have touched the Lease without taking it: then once more, from what is there now.
-    async fn give_up(&mut self, write: Write) -> Result<(), ApiError> {
-        match self.api.write(&write).await {
-            Err(error) if error.is_conflict() => {
-                let seen = self.api.read().await?;
+    async fn give_up(&mut self, write: Write) -> Result<(), LockError> {
+        match self.place.write(&write).await {
+            Err(LockError::Conflict) => {
+                let seen = self.place.read().await?;
                 self.elector.saw(seen, self.now());
                 match self.elector.release(self.wall()) {
-                    Some(write) => self.api.write(&write).await.map(drop),
+                    Some(write) => self.place.write(&write).await.map(drop),
                     None => Ok(()),
                 }
             }
             result => result.map(drop),
         }
     }
+}
+
+/// Where the candidates meet.
+#[derive(Debug)]
+enum Place {
+    Lease(Box<LeaseApi>),
+    Lock(Arc<dyn Lock>),
+}
+
+impl Place {
+    async fn read(&mut self) -> Result<Option<(Record, String)>, LockError> {
+        match self {
+            Self::Lease(api) => api.read().await.map_err(failed),
+            Self::Lock(lock) => lock.read().await,
+        }
+    }
+
+    async fn write(&mut self, write: &Write) -> Result<String, LockError> {
+        match self {
+            Self::Lease(api) => api.write(write).await.map_err(failed),
+            Self::Lock(lock) => lock.write(&write.record, write.expected.as_deref()).await,
+        }
+    }
+
+    /// What events are about.
+    fn lease(&self) -> Option<&Object> {
+        match self {
+            Self::Lease(api) => api.lease.as_ref(),
+            Self::Lock(_) => None,
+        }
+    }
+}
+
+fn failed(error: ApiError) -> LockError {
+    if error.is_conflict() || error.is_already_exists() { LockError::Conflict } else { LockError::Failed(error.into()) }
 }
 
 /// The Lease on the server.

@@ -108,12 +108,12 @@ pub use concert_queue::{Backoff, Outcome, RateLimiter, Whereabouts, limiter, pri
 pub use controller::{BuildError, Controller, ControllerDefaults, ControllerError, Handle, Panics, QueuedKey};
 pub use engine::{ControllerState, Engine, EngineError};
 pub use events::{EventKind, Recorder};
-pub use lease::{Lease, LeaseError, LeaseSettings, Standing};
+pub use lease::{Lease, LeaseError, LeaseRecord, LeaseSettings, Lock, LockError, Standing};
 pub use manager::{Grace, HeldUp, Manager, ManagerError, ManagerSettings, OnLost, Phase, Runnable, Stop, repeatable};
 pub use metrics::Metrics;
 pub use objects::{
     Apply, Conditioned, Done, Finalizers, Held, ObjectPages, Objects, OwnError, Owner, Ownership, Patch, PatchError,
-    set_owner,
+    add_finalizer, controller_of, dynamic, has_finalizer, owns, remove_finalizer, remove_owner, set_owner,
 };
 pub use reconciler::{Key, ReconcileError, Reconciler, Request, reconcile_fn, reconcile_keys_fn};
 pub use resource::Resource;

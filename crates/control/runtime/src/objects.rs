@@ -33,7 +33,10 @@ use serde_json::{Value, json};
 pub use apply::Apply;
 pub use conditions::{Condition, Conditioned, condition};
 pub use finalizers::{Finalizers, Held};
-pub use own::{OwnError, Owner, Ownership, add_finalizer, has_finalizer, owns, remove_finalizer, set_owner};
+pub use own::{
+    OwnError, Owner, Ownership, add_finalizer, controller_of, dynamic, has_finalizer, owns, remove_finalizer,
+    remove_owner, set_owner,
+};
 pub use pages::ObjectPages;
 pub use patch::{Patch, PatchError};
 pub use upsert::Done;

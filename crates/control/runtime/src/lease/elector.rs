@@ -17,14 +17,19 @@ use serde_json::{Value, json};
 use super::Standing;
 use super::settings::{JITTER, LeaseSettings};
 
-/// What a Lease object says.
+/// Who leads, and since when: what a Lease says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Record {
-    pub(crate) holder: String,
-    pub(crate) seconds: u64,
-    pub(crate) acquired: String,
-    pub(crate) renewed: String,
-    pub(crate) transitions: i64,
+pub struct Record {
+    /// Who leads; empty if nobody does.
+    pub holder: String,
+    /// How long it may be silent before others take over.
+    pub seconds: u64,
+    /// Since when it leads.
+    pub acquired: String,
+    /// When it said last that it does. Nobody judges by it: clocks differ.
+    pub renewed: String,
+    /// How often the leader changed.
+    pub transitions: i64,
 }
 
 impl Record {

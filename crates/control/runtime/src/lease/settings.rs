@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::LeaseError;
+use crate::client::Client;
 
 /// Share of the retry period by which followers spread their attempts, as client-go does.
 pub(super) const JITTER: f64 = 1.2;
@@ -43,6 +44,15 @@ impl LeaseSettings {
             release: true,
             labels: BTreeMap::new(),
         }
+    }
+
+    /// A lease in the client's own namespace, with an identity as client-go makes it: the name of the host, which is that of
+    /// the pod, and something that no other process has.
+    #[must_use]
+    pub fn of_this_process(client: &Client, name: impl Into<String>) -> Self {
+        let host = rustix::system::uname();
+        let identity = format!("{}_{}", host.nodename().to_string_lossy(), client.world().random.uuid());
+        Self::new(client.default_namespace(), name, identity)
     }
 
     /// Whether these settings can work: who they say we are, and `duration` > `renew_deadline` > `retry` x 1.2.

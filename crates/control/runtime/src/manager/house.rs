@@ -256,9 +256,10 @@ impl House {
     }
 
     fn run_lease(&mut self, settings: LeaseSettings) {
-        let Parts { cluster, metrics, .. } = self.parts();
+        let Parts { cluster, metrics, settings: manager, .. } = self.parts();
         let (lease, mut seen) = Lease::new(cluster.client().clone(), settings, metrics.clone());
         let lease = lease.with_recorder(cluster.recorder().clone());
+        let lease = manager.lock.iter().fold(lease, |lease, lock| lease.at(Arc::clone(lock)));
         let (failed, manager, cancel) = (self.failed.clone(), self.manager.clone(), self.beside.token().clone());
         self.beside.reap();
         self.beside.spawn("leader election", async move {

@@ -1,11 +1,12 @@
 //! How a process runs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::ManagerError;
 use crate::cache::Narrowing;
 use crate::controller::ControllerDefaults;
-use crate::lease::LeaseSettings;
+use crate::lease::{LeaseSettings, Lock};
 use crate::serve::Security;
 use crate::shards::ShardSettings;
 
@@ -46,6 +47,8 @@ pub struct ManagerSettings {
     pub grace: Grace,
     /// Leader election; without it we lead from the start.
     pub lease: Option<LeaseSettings>,
+    /// Where candidates meet instead of at a Lease of that name.
+    pub lock: Option<Arc<dyn Lock>>,
     /// Controllers run in every replica, each on its share of the keys. Instead of `lease`.
     pub shards: Option<ShardSettings>,
     /// What to do when the lease, or a shard, is lost.
@@ -83,6 +86,7 @@ impl ManagerSettings {
             name: name.into(),
             grace: Grace::default(),
             lease: None,
+            lock: None,
             shards: None,
             on_lost: OnLost::default(),
             controllers: ControllerDefaults::default(),
@@ -102,6 +106,10 @@ impl ManagerSettings {
     pub(super) fn check(&self) -> Result<(), ManagerError> {
         if self.lease.is_some() && self.shards.is_some() {
             let why = "with shards every replica leads its share; leave out the lease, or the shards";
+            return Err(ManagerError::Settings(why.to_owned()));
+        }
+        if self.lock.is_some() && self.lease.is_none() {
+            let why = "a lock needs the lease's settings: who we are, and how fast";
             return Err(ManagerError::Settings(why.to_owned()));
         }
         if let Some(lease) = &self.lease {

@@ -1,4 +1,7 @@
-//! Whose an object is, and what keeps it: owner references and finalizers of typed objects.
+//! Whose an object is, and what keeps it: owner references and finalizers, of typed objects, and in [`dynamic`] the same of
+//! trees.
+
+pub mod dynamic;
 
 use concert_api::{Gvk, ObjectKey};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -32,6 +35,14 @@ pub enum OwnError {
     /// An owner is known by its uid.
     #[error("cannot make {0} an owner: it has no uid or no name; read it from the server first")]
     Unknown(String),
+    /// Its metadata is not what metadata is.
+    #[error("cannot read the owners of {object}: {why}")]
+    Unreadable {
+        /// The object.
+        object: ObjectKey,
+        /// What is wrong with them.
+        why: String,
+    },
 }
 
 /// What an owner is to an object.
@@ -50,6 +61,8 @@ pub struct Owner {
     namespace: String,
     name: String,
     uid: String,
+    /// Whether its deletion waits for what it controls, if that is asked for.
+    blocks: bool,
 }
 
 impl Owner {
@@ -63,6 +76,7 @@ impl Owner {
             namespace: text(&meta.namespace),
             name: text(&meta.name),
             uid: text(&meta.uid),
+            blocks: true,
         }
     }
 
@@ -70,10 +84,19 @@ impl Owner {
     #[must_use]
     pub fn of_object(object: &concert_api::Object) -> Option<Self> {
         let (namespace, name) = (object.namespace().into_owned(), object.name().into_owned());
-        Some(Self { gvk: object.gvk()?, namespace, name, uid: object.uid().into_owned() })
+        Some(Self { gvk: object.gvk()?, namespace, name, uid: object.uid().into_owned(), blocks: true })
     }
 
-    fn reference(&self, ownership: Ownership) -> OwnerReference {
+    /// The same owner, whose deletion does not wait for what it controls. To block it, one has to be allowed to update the
+    /// owner's finalizers on servers that check that.
+    #[must_use]
+    pub fn not_blocking(self) -> Self {
+        Self { blocks: false, ..self }
+    }
+
+    /// As an object names it, for objects that are applied as a whole. Nothing is checked: see [`set_owner`].
+    #[must_use]
+    pub fn reference(&self, ownership: Ownership) -> OwnerReference {
         let controls = (ownership == Ownership::Controller).then_some(true);
         OwnerReference {
             api_version: self.gvk.api_version(),
@@ -81,7 +104,7 @@ impl Owner {
             name: self.name.clone(),
             uid: self.uid.clone(),
             controller: controls,
-            block_owner_deletion: controls,
+            block_owner_deletion: controls.filter(|_| self.blocks),
         }
     }
 
@@ -94,6 +117,37 @@ impl Owner {
         let group = reference.api_version.split_once('/').map_or("", |(group, _)| group);
         self.gvk.group == group && self.gvk.kind == reference.kind.as_str() && self.name == reference.name
     }
+
+    /// Becomes an owner of `object`, among those that it has.
+    fn join(
+        &self,
+        references: &mut Vec<OwnerReference>,
+        object: ObjectKey,
+        ownership: Ownership,
+    ) -> Result<(), OwnError> {
+        if self.uid.is_empty() || self.name.is_empty() {
+            return Err(OwnError::Unknown(self.told()));
+        }
+        if !self.namespace.is_empty() && self.namespace != *object.namespace {
+            return Err(OwnError::OtherNamespace { object, owner: self.told(), namespace: self.namespace.clone() });
+        }
+        let foreign = |reference: &&OwnerReference| reference.controller == Some(true) && !self.is(reference);
+        if let Some(other) = references.iter().find(foreign).filter(|_| ownership == Ownership::Controller) {
+            let other = format!("{} {}", other.kind, other.name);
+            return Err(OwnError::Controlled { object, owner: self.told(), other });
+        }
+        let reference = self.reference(ownership);
+        match references.iter_mut().find(|known| self.is(known)) {
+            Some(known) => *known = reference,
+            None => references.push(reference),
+        }
+        Ok(())
+    }
+
+    /// Whether it is among them, and not another of its name.
+    fn is_among(&self, references: &[OwnerReference]) -> bool {
+        references.iter().any(|reference| self.is(reference) && reference.uid == self.uid)
+    }
 }
 
 /// Makes `owner` an owner of `object`, by controller-runtime's rules: one controller at most, never across namespaces,
@@ -104,31 +158,27 @@ impl Owner {
 pub fn set_owner<K: kube::Resource>(object: &mut K, owner: &Owner, ownership: Ownership) -> Result<(), OwnError> {
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     let key = ObjectKey::new(text(&object.meta().namespace), text(&object.meta().name));
-    if owner.uid.is_empty() || owner.name.is_empty() {
-        return Err(OwnError::Unknown(owner.told()));
-    }
-    if !owner.namespace.is_empty() && owner.namespace != *key.namespace {
-        let namespace = owner.namespace.clone();
-        return Err(OwnError::OtherNamespace { object: key, owner: owner.told(), namespace });
-    }
+    owner.join(object.meta_mut().owner_references.get_or_insert_default(), key, ownership)
+}
+
+/// Lets an object go: `owner` is no longer an owner of it; `false` if it was none.
+pub fn remove_owner<K: kube::Resource>(object: &mut K, owner: &Owner) -> bool {
     let references = object.meta_mut().owner_references.get_or_insert_default();
-    let foreign = |reference: &&OwnerReference| reference.controller == Some(true) && !owner.is(reference);
-    if let Some(other) = references.iter().find(foreign).filter(|_| ownership == Ownership::Controller) {
-        let other = format!("{} {}", other.kind, other.name);
-        return Err(OwnError::Controlled { object: key, owner: owner.told(), other });
-    }
-    let reference = owner.reference(ownership);
-    match references.iter_mut().find(|known| owner.is(known)) {
-        Some(known) => *known = reference,
-        None => references.push(reference),
-    }
-    Ok(())
+    let before = references.len();
+    references.retain(|reference| !owner.is(reference));
+    references.len() < before
 }
 
 /// Whether `owner` is an owner of `object`.
 #[must_use]
 pub fn owns<K: kube::Resource>(owner: &Owner, object: &K) -> bool {
-    object.meta().owner_references.iter().flatten().any(|reference| owner.is(reference) && reference.uid == owner.uid)
+    owner.is_among(object.meta().owner_references.as_deref().unwrap_or_default())
+}
+
+/// Who controls an object, if anybody does.
+#[must_use]
+pub fn controller_of<K: kube::Resource>(object: &K) -> Option<&OwnerReference> {
+    object.meta().owner_references.iter().flatten().find(|reference| reference.controller == Some(true))
 }
 
 /// Whether an object has a finalizer.
@@ -180,9 +230,16 @@ mod tests {
         assert_eq!(refused, "cannot make ConfigMap two the controller of a/child: ConfigMap one controls it already");
         set_owner(&mut child, &two, Ownership::Owner).unwrap();
         assert!(owns(&one, &child) && owns(&two, &child));
-        let references = child.metadata.owner_references.unwrap();
-        let flags: Vec<_> = references.iter().map(|r| (r.controller, r.block_owner_deletion)).collect();
-        assert_eq!(flags, [(Some(true), Some(true)), (None, None)]);
+        assert_eq!(controller_of(&child).map(|reference| reference.name.as_str()), Some("one"));
+        let flags = |child: &ConfigMap| {
+            let references = child.metadata.owner_references.iter().flatten();
+            references.map(|r| (r.controller, r.block_owner_deletion)).collect::<Vec<_>>()
+        };
+        assert_eq!(flags(&child), [(Some(true), Some(true)), (None, None)]);
+        set_owner(&mut child, &one.clone().not_blocking(), Ownership::Controller).unwrap();
+        assert_eq!(flags(&child), [(Some(true), None), (None, None)]);
+        assert!(remove_owner(&mut child, &one) && !remove_owner(&mut child, &one) && !owns(&one, &child));
+        assert!(controller_of(&child).is_none() && owns(&two, &child));
     }
 
     #[test]
@@ -193,6 +250,7 @@ mod tests {
             namespace: "a".into(),
             name: "f".into(),
             uid: "u".into(),
+            blocks: true,
         };
         let new = Owner { gvk: Gvk::new("x.dev", "v1", "File"), ..old.clone() };
         set_owner(&mut child, &old, Ownership::Controller).unwrap();

@@ -200,9 +200,9 @@ async fn a_layer_sees_each_try_and_changes_nothing_else() {
         counted.fetch_add(1, Ordering::SeqCst);
         request
     };
-    let layered = client.clone().layered(&tower::layer::layer_fn(move |inner: Sender| {
-        tower::util::MapRequest::new(inner, count.clone())
-    }));
+    let layered = client
+        .clone()
+        .layered(&tower::layer::layer_fn(move |inner: Sender| tower::util::MapRequest::new(inner, count.clone())));
     layered.create(&maps(), &map("well", "1")).await.unwrap();
     assert!(layered.get(&maps(), &key("well")).await.unwrap().is_some());
     assert!(layered.get(&maps(), &key("nobody")).await.unwrap().is_none());

@@ -4,13 +4,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use concert_api::Gvk;
-use concert_runtime::{Client, Lease, LeaseError, LeaseSettings, Metrics, Resource, Standing, TaskGroup};
+use concert_runtime::{
+    Client, Lease, LeaseError, LeaseRecord, LeaseSettings, Lock, LockError, Manager, ManagerSettings, Metrics,
+    Resource, Standing, Stop, TaskGroup,
+};
 use concert_world::{Call, Gate, Verdict, World};
+use futures::future::BoxFuture;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::embedded::Server;
-use crate::{key, map, maps};
+use crate::{key, map, maps, until};
 
 /// A candidate that runs in a group of tasks.
 struct Candidate {
@@ -299,4 +303,88 @@ async fn changes_of_leader_are_told_as_events() {
     let mut told: Vec<String> = told.map(|event| format!("{} {}", event["reason"], event["message"])).collect();
     told.sort();
     assert_eq!(told, ["\"LeaderElection\" \"a became leader\"", "\"LeaderElection\" \"a stopped leading\""]);
+}
+
+/// A place to meet that is no Lease: a record and its version, in memory.
+#[derive(Debug, Default)]
+struct Board {
+    held: Mutex<Option<(LeaseRecord, u64)>>,
+    broken: Mutex<bool>,
+}
+
+impl Board {
+    fn works(&self) -> Result<(), LockError> {
+        if *self.broken.lock().unwrap() { Err(LockError::Failed("the board fell down".into())) } else { Ok(()) }
+    }
+}
+
+impl Lock for Board {
+    fn read(&self) -> BoxFuture<'_, Result<Option<(LeaseRecord, String)>, LockError>> {
+        let read = self.works().map(|()| {
+            self.held.lock().unwrap().as_ref().map(|(record, version)| (record.clone(), version.to_string()))
+        });
+        Box::pin(async { read })
+    }
+
+    fn write<'a>(
+        &'a self,
+        record: &'a LeaseRecord,
+        expected: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<String, LockError>> {
+        let write = || {
+            self.works()?;
+            let mut held = self.held.lock().unwrap();
+            let version = held.as_ref().map_or(0, |(_, version)| *version);
+            if held.is_some() != expected.is_some() || expected.is_some_and(|expected| expected != version.to_string())
+            {
+                return Err(LockError::Conflict);
+            }
+            *held = Some((record.clone(), version + 1));
+            Ok((version + 1).to_string())
+        };
+        let written = write();
+        Box::pin(async { written })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn candidates_may_meet_elsewhere_than_at_a_lease() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let board = Arc::new(Board::default());
+    let replica = |identity: &str| {
+        let lease = Some(settings(identity));
+        let lock = Some(Arc::clone(&board) as Arc<dyn Lock>);
+        Manager::new(client.clone(), ManagerSettings { lease, lock, ..ManagerSettings::new("m") })
+    };
+    let (one, two) = (replica("one"), replica("two"));
+    let (stop_one, stop_two) = (Stop::default(), Stop::default());
+    let (leave_one, leave_two) = (stop_one.drain.clone(), stop_two.drain.clone());
+    let story = async {
+        let fence = one.standing().wait_for(Standing::leads).await.unwrap().clone();
+        assert_eq!(fence, Standing::Leading { fence: "1".into() });
+        until("the other follows", || *two.standing().borrow() == Standing::Following { leader: "one".into() }).await;
+        leave_one.cancel();
+        two.standing().wait_for(Standing::leads).await.unwrap();
+        *board.broken.lock().unwrap() = true;
+    };
+    let run_two = async {
+        one.standing().wait_for(Standing::leads).await.unwrap();
+        two.clone().run(stop_two).await
+    };
+    let (ended_one, ended_two, ()) = tokio::join!(one.clone().run(stop_one), run_two, story);
+    ended_one.unwrap();
+    let lost = ended_two.unwrap_err().to_string();
+    assert!(lost.contains("the board fell down"), "{lost}");
+    drop(leave_two);
+    let leases = Resource::namespaced(Gvk::new("coordination.k8s.io", "v1", "Lease"), "leases");
+    assert!(client.get(&leases, &key("test")).await.unwrap().is_none(), "no Lease was needed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_is_known_by_its_host_and_by_something_of_its_own() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let (one, two) = (LeaseSettings::of_this_process(&client, "m"), LeaseSettings::of_this_process(&client, "m"));
+    assert_eq!((&*one.namespace, &*one.name), ("default", "m"));
+    let host = |settings: &LeaseSettings| settings.identity.rsplit_once('_').unwrap().0.to_owned();
+    assert!(!host(&one).is_empty() && host(&one) == host(&two) && one.identity != two.identity, "{one:?} {two:?}");
 }
