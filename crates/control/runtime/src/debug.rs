@@ -1,13 +1,16 @@
-//! Profiles of a running process: where it spends its time.
+//! Profiles of a running process: where it spends its time, and its memory.
 //!
 //! | path | gives |
 //! |---|---|
 //! | `/debug/pprof/profile?seconds=30` | what ran, as a profile for `go tool pprof` and its like |
 //! | `/debug/pprof/profile?seconds=30&format=folded` | the same as lines of text, for flame graphs |
+//! | `/debug/pprof/heap` | what holds memory, with the feature `heap` |
 //!
 //! A signal that comes 99 times per second of processor time notes what each thread is doing. While nobody asks, nothing is
 //! noted and nothing is spent.
 
+#[cfg(feature = "heap")]
+mod heap;
 mod proto;
 
 use std::collections::BTreeMap;
@@ -26,15 +29,27 @@ const FREQUENCY: i32 = 99;
 const SECONDS: u64 = 30;
 const MOST_SECONDS: u64 = 300;
 
-const INDEX: &str = "/debug/pprof/profile?seconds=30\n/debug/pprof/profile?seconds=30&format=folded\n";
+const INDEX: &str =
+    "/debug/pprof/profile?seconds=30\n/debug/pprof/profile?seconds=30&format=folded\n/debug/pprof/heap\n";
 
 /// The page, if it is one of these.
 pub(crate) async fn page(visit: &Visit<'_>) -> Option<Page> {
     match visit.path.trim_end_matches('/') {
         "/debug" | "/debug/pprof" => Some(Page::text(200, INDEX)),
         "/debug/pprof/profile" => Some(profile(visit).await.unwrap_or_else(|page| page)),
+        "/debug/pprof/heap" => Some(heap().await),
         _ => None,
     }
+}
+
+#[cfg(feature = "heap")]
+async fn heap() -> Page {
+    heap::page().await
+}
+
+#[cfg(not(feature = "heap"))]
+async fn heap() -> Page {
+    Page::text(501, "this program was built without the feature \"heap\" of concert-runtime\n")
 }
 
 async fn profile(visit: &Visit<'_>) -> Result<Page, Page> {
@@ -50,17 +65,21 @@ async fn profile(visit: &Visit<'_>) -> Result<Page, Page> {
         error => Page::text(500, format!("cannot take a profile: {error}\n")),
     })?;
     tokio::time::sleep(Duration::from_secs(seconds)).await;
-    // To find the names takes seconds of work, which is not the runtime's.
-    let (done, report) = oneshot::channel();
-    std::thread::spawn(move || {
+    let made = aside(move || {
         let report = guard.report().build();
         drop(guard);
-        let page = report.map(|report| if folded { as_text(&report) } else { as_profile(&report) });
-        // Who asked may have gone.
-        let _ = done.send(page.map_err(|error| error.to_string()));
+        report.map(|report| if folded { as_text(&report) } else { as_profile(&report) })
     });
-    let page = report.await.map_err(|_| "the thread that made it died".to_owned()).flatten();
-    page.map_err(|why| Page::text(500, format!("cannot make a profile: {why}\n")))
+    Ok(made.await)
+}
+
+/// Makes a page where it is in nobody's way: to find the names of a profile takes seconds of work.
+async fn aside<E: std::fmt::Display>(make: impl FnOnce() -> Result<Page, E> + Send + 'static) -> Page {
+    let (done, made) = oneshot::channel();
+    // Who asked may have gone.
+    std::thread::spawn(move || drop(done.send(make().map_err(|error| error.to_string()))));
+    let page = made.await.map_err(|_| "the thread that made it died".to_owned()).flatten();
+    page.unwrap_or_else(|why| Page::text(500, format!("cannot make a profile: {why}\n")))
 }
 
 /// The names on a stack, the outermost first.
