@@ -151,6 +151,12 @@ impl Recorder {
     pub fn dropped(&self) -> &Counter {
         &self.counters.dropped
     }
+
+    /// How many events the server did not take.
+    #[must_use]
+    pub fn failed(&self) -> &Counter {
+        &self.counters.failed
+    }
 }
 
 /// The lane of an object: always the same, so that what is told about it stays in order.
@@ -232,7 +238,7 @@ impl Lane {
             let hopeless = error.code().is_some_and(|code| code < 500 && code != 429) || tried + 1 == TRIES;
             if hopeless || stopped(cancel, wait).await {
                 self.counters.failed.inc();
-                self.told.forget(&note);
+                self.told.forget(&note, telling.name());
                 tracing::debug!(error = crate::error_chain(&error), reason = note.reason, "cannot record an event");
                 return;
             }
@@ -246,17 +252,17 @@ impl Lane {
     async fn send(&self, note: &Note, telling: &Telling) -> Result<(), ApiError> {
         match telling {
             Telling::Dropped => Ok(()),
-            Telling::New { name } => self.create(note, name).await,
-            Telling::Again { name, count, words } => self.count(note, name, *count, words.as_deref()).await,
+            Telling::New { name, words } => self.create(note, name, words).await,
+            Telling::Again { name, count, words } => self.count(note, name, *count, words).await,
         }
     }
 
-    async fn create(&self, note: &Note, name: &str) -> Result<(), ApiError> {
+    async fn create(&self, note: &Note, name: &str, words: &str) -> Result<(), ApiError> {
         let event = json!({
             "apiVersion": "events.k8s.io/v1", "kind": "Event",
             "metadata": { "namespace": note.home(), "name": name },
             "regarding": note.involved, "eventTime": self.now(),
-            "type": note.kind.as_str(), "reason": note.reason, "action": ACTION, "note": note.message,
+            "type": note.kind.as_str(), "reason": note.reason, "action": ACTION, "note": words,
             "reportingController": self.component, "reportingInstance": self.component,
         });
         match self.client.create(&events(), &event).await {
@@ -266,15 +272,12 @@ impl Lane {
         }
     }
 
-    async fn count(&self, note: &Note, name: &str, count: u32, words: Option<&str>) -> Result<(), ApiError> {
-        let mut patch = json!({ "series": { "count": count, "lastObservedTime": self.now() } });
-        if let Some(words) = words {
-            patch["note"] = words.into();
-        }
+    async fn count(&self, note: &Note, name: &str, count: u32, words: &str) -> Result<(), ApiError> {
+        let patch = json!({ "series": { "count": count, "lastObservedTime": self.now() } });
         let key = ObjectKey::new(note.home(), name);
         match self.client.merge_patch(&events(), &key, &patch, None).await {
             // Events live for an hour; this one is over.
-            Err(error) if error.is_not_found() => self.create(note, name).await,
+            Err(error) if error.is_not_found() => self.create(note, name, words).await,
             result => result.map(drop),
         }
     }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::Note;
 use super::recent::Recent;
+use super::{Note, cut};
 
 /// An event is "the same" as an earlier one for this long, as in client-go.
 const MEMORY: Duration = Duration::from_secs(600);
@@ -22,12 +22,23 @@ type Likeness = (String, &'static str, String, String);
 /// What to do about an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Telling {
-    /// Create it under this name.
-    New { name: String },
-    /// Count it on the one of this name; with these words, if it stands for others too.
-    Again { name: String, count: u32, words: Option<String> },
+    /// Create it under this name, with these words.
+    New { name: String, words: String },
+    /// Count it on the one of this name; should that be gone, create it with these words. What is there keeps its own:
+    /// the API lets nobody change them.
+    Again { name: String, count: u32, words: String },
     /// Too many about this object.
     Dropped,
+}
+
+impl Telling {
+    /// The event's.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::New { name, .. } | Self::Again { name, .. } => name,
+            Self::Dropped => "",
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -63,27 +74,27 @@ impl Aggregate {
             return Telling::Dropped;
         }
         let likeness = likeness(note);
-        if let Some(again) = self.again(&likeness, now, None) {
-            return again;
+        if let Some((name, count)) = self.again(&likeness, now) {
+            return Telling::Again { name, count, words: note.message.clone() };
         }
-        let (subject, kind, reason, _) = likeness.clone();
-        let combined = (subject, kind, reason, COMBINED.to_owned());
-        let is_one_of_many = self.has_too_many_words(note, now);
-        let words = || format!("{COMBINED}{}", note.message);
-        if is_one_of_many && let Some(again) = self.again(&combined, now, Some(words())) {
-            return again;
+        let (likeness, words) = match self.has_too_many_words(note, now) {
+            true => (combined(note), cut(&format!("{COMBINED}{}", note.message))),
+            false => (likeness, note.message.clone()),
+        };
+        if let Some((name, count)) = self.again(&likeness, now) {
+            return Telling::Again { name, count, words };
         }
-        let likeness = if is_one_of_many { combined } else { likeness };
         let name = fresh();
         self.known.put(likeness, Known { name: name.clone(), count: 1, last: now });
-        Telling::New { name }
+        Telling::New { name, words }
     }
 
-    fn again(&mut self, likeness: &Likeness, now: Duration, words: Option<String>) -> Option<Telling> {
+    /// Counts an event on one that is there, if there is one.
+    fn again(&mut self, likeness: &Likeness, now: Duration) -> Option<(String, u32)> {
         let known = self.known.get(likeness).filter(|known| now < known.last + MEMORY)?;
         known.count += 1;
         known.last = now;
-        Some(Telling::Again { name: known.name.clone(), count: known.count, words })
+        Some((known.name.clone(), known.count))
     }
 
     /// Counts an event whose words are new.
@@ -94,9 +105,13 @@ impl Aggregate {
         before >= SIMILAR
     }
 
-    /// The event is gone from the server (they live for an hour): tell it anew next time.
-    pub(super) fn forget(&mut self, note: &Note) {
-        self.known.remove(&likeness(note));
+    /// The server did not take what was told under this name: tell it anew next time.
+    pub(super) fn forget(&mut self, note: &Note, name: &str) {
+        for likeness in [likeness(note), combined(note)] {
+            if self.known.get(&likeness).is_some_and(|known| known.name == name) {
+                self.known.remove(&likeness);
+            }
+        }
     }
 
     fn take_token(&mut self, subject: &String, now: Duration) -> bool {
@@ -121,6 +136,11 @@ fn likeness(note: &Note) -> Likeness {
     (note.subject(), note.kind.as_str(), note.reason.clone(), note.message.clone())
 }
 
+/// The one that stands for many that differ only in their words.
+fn combined(note: &Note) -> Likeness {
+    (note.subject(), note.kind.as_str(), note.reason.clone(), COMBINED.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::EventKind;
@@ -136,27 +156,38 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
+    fn new(name: &str, words: &str) -> Telling {
+        Telling::New { name: name.into(), words: words.into() }
+    }
+
+    fn again(name: &str, count: u32, words: &str) -> Telling {
+        Telling::Again { name: name.into(), count, words: words.into() }
+    }
+
     #[test]
     fn the_same_event_is_counted_and_not_repeated() {
         let mut all = Aggregate::remembering(100);
-        assert_eq!(all.tell(&note("a", "m"), s(0), || "1".into()), Telling::New { name: "1".into() });
-        let again = all.tell(&note("a", "m"), s(5), || unreachable!());
-        assert_eq!(again, Telling::Again { name: "1".into(), count: 2, words: None });
-        assert_eq!(all.tell(&note("a", "other"), s(5), || "2".into()), Telling::New { name: "2".into() });
-        assert_eq!(all.tell(&note("a", "m"), s(700), || "3".into()), Telling::New { name: "3".into() });
+        assert_eq!(all.tell(&note("a", "m"), s(0), || "1".into()), new("1", "m"));
+        assert_eq!(all.tell(&note("a", "m"), s(5), || unreachable!()), again("1", 2, "m"));
+        assert_eq!(all.tell(&note("a", "other"), s(5), || "2".into()), new("2", "other"));
+        assert_eq!(all.tell(&note("a", "m"), s(700), || "3".into()), new("3", "m"));
     }
 
     #[test]
     fn events_that_differ_only_in_words_become_one() {
         let mut all = Aggregate::remembering(100);
-        let mut tell = |n: usize| all.tell(&note("a", &format!("try {n}")), s(0), || format!("e{n}"));
+        let tell = |all: &mut Aggregate, n: usize| all.tell(&note("a", &format!("try {n}")), s(0), || format!("e{n}"));
         for n in 0..SIMILAR {
-            assert_eq!(tell(n), Telling::New { name: format!("e{n}") });
+            assert_eq!(tell(&mut all, n), new(&format!("e{n}"), &format!("try {n}")));
         }
-        assert_eq!(tell(10), Telling::New { name: "e10".into() }, "the one that stands for the rest");
-        let words = Some("(combined from similar events): try 11".to_owned());
-        assert_eq!(tell(11), Telling::Again { name: "e10".into(), count: 2, words });
-        assert_eq!(tell(3), Telling::Again { name: "e3".into(), count: 2, words: None });
+        let words = |n: usize| format!("(combined from similar events): try {n}");
+        assert_eq!(tell(&mut all, 10), new("e10", &words(10)), "the one that stands for the rest");
+        assert_eq!(tell(&mut all, 11), again("e10", 2, &words(11)));
+        assert_eq!(tell(&mut all, 3), again("e3", 2, "try 3"));
+        all.forget(&note("a", "try 3"), "e3");
+        assert_eq!(tell(&mut all, 12), again("e10", 3, &words(12)), "the failure of one is not that of the others");
+        all.forget(&note("a", "try 12"), "e10");
+        assert_eq!(tell(&mut all, 13), new("e13", &words(13)));
     }
 
     #[test]

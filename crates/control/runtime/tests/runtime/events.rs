@@ -7,6 +7,7 @@ use std::time::Duration;
 use concert_api::Gvk;
 use concert_runtime::{Client, EventKind, Manager, ManagerSettings, Recorder, Resource, Selection, Stop};
 use concert_world::{Call, Gate, Verdict, World};
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::clients::On;
@@ -41,6 +42,38 @@ pub(crate) async fn events_are_told_and_counted(client: &Client, name: &str) {
     let old = old.filter(|event| event["involvedObject"]["uid"] == *object.uid() && event["message"] == "no disk");
     assert_eq!(old.map(|event| event["series"]["count"].clone()).collect::<Vec<_>>(), [5]);
     client.delete(&maps(), &key(name), &Default::default()).await.unwrap();
+}
+
+/// The events about an object, as the server has them.
+async fn told_of(client: &Client, namespace: &str, uid: &str) -> Vec<Value> {
+    let events = Resource::namespaced(Gvk::new("events.k8s.io", "v1", "Event"), "events");
+    let here = Selection { namespace: namespace.into(), ..Selection::default() };
+    let all = client.list(&events, &here).await.unwrap();
+    let all = all.objects.iter().map(|event| event.value().unwrap());
+    all.filter(|event| event["regarding"]["uid"] == uid).collect()
+}
+
+/// Of many events that differ only in their words the later ones are one object with a count.
+pub(crate) async fn events_alike_become_one(client: &Client, name: &str) {
+    let object = client.create(&maps(), &map(name, "1")).await.unwrap();
+    let (recorder, teller) = Recorder::new(client.clone(), "concert");
+    let long = "x".repeat(1020);
+    for n in 0..13 {
+        recorder.record(&object, EventKind::Warning, "CannotCreate", &format!("try {n} {long}"));
+    }
+    let failed = recorder.failed().clone();
+    drop(recorder);
+    teller.run(CancellationToken::new()).await;
+    let told = told_of(client, "default", &object.uid()).await;
+    let combined = |event: &&Value| event["note"].as_str().unwrap().starts_with("(combined from similar events): try ");
+    let counts: Vec<Value> = told.iter().filter(combined).map(|event| event["series"]["count"].clone()).collect();
+    assert_eq!((told.len(), counts, failed.get()), (11, vec![json!(3)], 0));
+    client.delete(&maps(), &key(name), &Default::default()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_alike_are_told_as_one() {
+    events_alike_become_one(&Server::new().await.client(&World::simulated(1)), "a").await;
 }
 
 #[tokio::test(start_paused = true)]
