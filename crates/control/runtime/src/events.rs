@@ -12,7 +12,8 @@ mod recent;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use concert_api::{Gvk, Object, ObjectKey, Time};
+use concert_api::{Gvk, Object, ObjectKey, Time, names};
+use concert_world::Random;
 use futures::future::join_all;
 use prometheus_client::metrics::counter::Counter;
 use serde_json::{Value, json};
@@ -226,7 +227,7 @@ impl Lane {
 
     async fn tell(&mut self, note: Note, cancel: &CancellationToken) {
         let random = self.client.world().random.clone();
-        let fresh = || format!("{}.{:016x}", note.name, random.u64());
+        let fresh = || name_of(&note, &random);
         let telling = self.told.tell(&note, self.started.elapsed(), fresh);
         if telling == Telling::Dropped {
             self.counters.silenced.inc();
@@ -286,6 +287,13 @@ impl Lane {
 /// Waits; `true` at once if it is time to stop.
 async fn stopped(cancel: &CancellationToken, wait: Duration) -> bool {
     tokio::time::timeout(wait, cancel.cancelled()).await.is_ok()
+}
+
+/// A fresh name for an event: that of its object, and something that no other has. Where that is no name that events may
+/// have (RBAC's `system:x`, very long ones), only what no other has, as in client-go.
+fn name_of(note: &Note, random: &Random) -> String {
+    let name = format!("{}.{:016x}", note.name, random.u64());
+    if names::subdomain_faults(&name).is_empty() { name } else { random.uuid() }
 }
 
 fn events() -> Resource {

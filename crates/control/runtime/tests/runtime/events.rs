@@ -76,6 +76,40 @@ async fn events_alike_are_told_as_one() {
     events_alike_become_one(&Server::new().await.client(&World::simulated(1)), "a").await;
 }
 
+/// Not every name of an object may be part of an event's name.
+pub(crate) async fn events_about_odd_names_are_told(client: &Client) {
+    let roles = Resource::cluster(Gvk::new("rbac.authorization.k8s.io", "v1", "ClusterRole"), "clusterroles");
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": [],
+        "metadata": { "name": "system:concert:Odd_one" },
+    });
+    let role = client.create(&roles, &role).await.unwrap();
+    let object = client.create(&maps(), &map(&"n".repeat(253), "1")).await.unwrap();
+    let (recorder, teller) = Recorder::new(client.clone(), "concert");
+    for object in [&role, &object] {
+        recorder.record(object, EventKind::Normal, "Created", "done");
+        recorder.record(object, EventKind::Normal, "Created", "done");
+    }
+    let failed = recorder.failed().clone();
+    drop(recorder);
+    teller.run(CancellationToken::new()).await;
+    assert_eq!(failed.get(), 0);
+    for object in [&role, &object] {
+        let told = told_of(client, "default", &object.uid()).await;
+        let counts: Vec<&Value> = told.iter().map(|event| &event["series"]["count"]).collect();
+        assert_eq!(counts, [2], "{}", object.name());
+        let name = told[0]["metadata"]["name"].as_str().unwrap();
+        assert!(concert_api::names::subdomain_faults(name).is_empty(), "{name}");
+    }
+    client.delete(&roles, &concert_api::ObjectKey::new("", &*role.name()), &Default::default()).await.unwrap();
+    client.delete(&maps(), &object.key(), &Default::default()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_are_told_whatever_the_name_of_their_object() {
+    events_about_odd_names_are_told(&Server::new().await.client(&World::simulated(1))).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn events_are_told() {
     events_are_told_and_counted(&Server::new().await.client(&World::simulated(1)), "a").await;
