@@ -205,15 +205,14 @@ impl<K: Key> Controller<K> {
 
     /// What it has to be allowed in the process's own cluster.
     pub(crate) fn rules(&self, informers: &Informers) -> Rules {
-        let own = self.description.triggers.iter().filter(|trigger| trigger.informers.is_none());
         let scope = |trigger: &Trigger<K>| match &trigger.origin {
-            Listening::Kind(scope) => Some(informers.filled(scope.clone())),
-            Listening::Channel(_) | Listening::Custom(..) => None,
+            Listening::Kind(scope) if trigger.informers.is_none() => Some(informers.filled(scope.clone())),
+            Listening::Kind(_) | Listening::Channel(_) | Listening::Custom(..) => None,
         };
-        let listens: Vec<Scope> = own.filter_map(scope).collect();
+        let listens: Vec<Option<Scope>> = self.description.triggers.iter().map(scope).collect();
         let mut rules = Rules::default();
-        listens.iter().for_each(|scope| rules.reads(scope));
-        rules.writes(&self.description.writes, &listens);
+        listens.iter().flatten().for_each(|scope| rules.reads(scope));
+        rules.acts(&self.description.writes, &listens);
         rules
     }
 
