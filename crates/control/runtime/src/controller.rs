@@ -250,11 +250,10 @@ impl<K: Key> Controller<K> {
         for trigger in description.triggers {
             sources.add(trigger);
         }
-        let observed = (Arc::clone(&intake), Arc::clone(&sources), counted.clone(), Arc::clone(&name));
-        metrics.observe(&format!("controller {name}"), move |metrics| {
-            let (intake, sources, counted, name) = &observed;
+        let observed = (Arc::clone(&intake), Arc::clone(&sources), counted.clone());
+        metrics.observe(&format!("controller {name}"), move |_| {
+            let (intake, sources, counted) = &observed;
             counted.observe(&snapshot(intake, sources));
-            metrics.mailboxes(name, &sources.backlogs());
         });
         let (count, metrics) = (watch::Sender::new(workers), counted.clone());
         let live = Arc::new(Live { intake: Arc::clone(&intake), sources, sink, count, metrics });
@@ -289,13 +288,14 @@ impl<K: Key> Description<K> {
 }
 
 fn snapshot<K: Key>(intake: &Intake<K>, sources: &Sources<K>) -> Snapshot {
-    let waiting_sources = sources.awaited().len();
+    let (waiting_sources, backlogs) = (sources.awaited().len(), sources.backlogs());
     intake.look(|desk, now| Snapshot {
         depths: desk.queue().depths().collect(),
         flights: desk.flights(now).map(|(_, took)| took).collect(),
         oldest: desk.queue().oldest(now),
         added: desk.queue().added(),
         waiting_sources,
+        backlogs,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -162,8 +162,12 @@ impl Metrics {
         self.house().rejoins.inc();
     }
 
-    /// Before a scrape: how the caches of a cluster are doing.
-    pub(crate) fn caches(&self, cluster: &str, reports: &[CacheReport], undecodable: BTreeMap<String, u64>) {
+    /// What is shown of a cluster.
+    pub(crate) fn cluster(&self, name: &str) -> ClusterMetrics {
+        ClusterMetrics { metrics: self.clone(), name: name.to_owned(), gone: Arc::default() }
+    }
+
+    fn caches(&self, cluster: &str, reports: &[CacheReport], undecodable: BTreeMap<String, u64>) {
         self.forget_caches(cluster);
         self.count_undecodable(cluster, undecodable);
         let house = self.house();
@@ -200,8 +204,7 @@ impl Metrics {
         }
     }
 
-    /// Shows nothing more of a cluster that has gone.
-    pub(crate) fn forget_cluster(&self, cluster: &str) {
+    fn forget_cluster(&self, cluster: &str) {
         self.forget_caches(cluster);
         let (house, of) = (self.house(), OfCluster { cluster: cluster.to_owned() });
         for events in [&house.events_dropped, &house.events_silenced, &house.events_failed] {
@@ -229,6 +232,32 @@ impl Metrics {
                 house.trouble.remove(&InTrouble { cluster, scope, trouble });
             }
         }
+    }
+}
+
+/// What is shown of one cluster, until that has gone.
+#[derive(Clone, Debug)]
+pub(crate) struct ClusterMetrics {
+    metrics: Metrics,
+    name: String,
+    gone: Arc<Mutex<bool>>,
+}
+
+impl ClusterMetrics {
+    /// Before a scrape: how its caches are doing.
+    pub(crate) fn observe(&self, reports: &[CacheReport], undecodable: BTreeMap<String, u64>) {
+        // Held to the end: what is forgotten meanwhile must not be shown anew. Within it only families are locked.
+        let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*gone {
+            self.metrics.caches(&self.name, reports, undecodable);
+        }
+    }
+
+    /// Shows nothing more of it, whoever may still observe it.
+    pub(crate) fn forget(&self) {
+        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        *gone = true;
+        self.metrics.forget_cluster(&self.name);
     }
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use concert_runtime::limiter::{Bucket, FastSlow, MaxOf};
 use concert_runtime::{
-    Backoff, Controller, ControllerDefaults, Outcome, Panics, RateLimiter, ReconcileError, Sink, Trigger, priority,
-    reconcile_fn,
+    Backoff, Channel, Controller, ControllerDefaults, Manager, ManagerSettings, Mapping, Outcome, Panics, RateLimiter,
+    ReconcileError, Sink, Trigger, priority, reconcile_fn,
 };
 use concert_world::World;
 use tokio::time::Instant;
@@ -343,4 +343,40 @@ async fn a_controller_that_is_gone_shows_no_gauges() {
         assert!(engine.remove("c").await);
         assert_eq!(shown(&metrics.text()), <[&str; 0]>::default(), "{}", metrics.text());
     }
+}
+
+/// Scrapes are slow when there is much to tell: what goes meanwhile is not shown again by those who still look.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_removed_during_a_scrape_is_not_shown_by_the_next_one() {
+    let (near, far) = (Server::new().await, Server::new().await);
+    let manager = Manager::new(near.client(&World::simulated(1)), ManagerSettings::new("m"));
+    let other = manager.clusters().add("far", far.client(&World::simulated(2))).unwrap();
+    let urgent = Trigger::source("urgent", |sink: Sink| async move {
+        sink.with_priority(7).add(key("a"), "test");
+        std::future::pending().await
+    });
+    let slow = Trigger::channel(&Channel::new(), Mapping::own());
+    let done = reconcile_fn(|_| async { Ok(Outcome::Done) });
+    let controller = Controller::builder("c").on(urgent).on(slow).watches(maps(), Mapping::own()).in_cluster(&other);
+    manager.add_controller(controller.run(done).unwrap()).unwrap();
+    let ((here, looks), (goes, on)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+    let on = Mutex::new(on);
+    // It comes before all others.
+    manager.metrics().observe("a slow one", move |_| {
+        here.send(()).unwrap();
+        let _ = on.lock().unwrap().recv();
+    });
+    let shown = |text: &str| {
+        let gauges = ["workqueue_depth{", "concert_source_", "concert_cache_", "concert_watch_"];
+        let of = |line: &&str| line.contains("\"c\"") || line.contains("\"far\"");
+        let lines = text.lines().filter(|line| gauges.iter().any(|gauge| line.starts_with(gauge))).filter(of);
+        lines.filter(|line| !line.contains("_total")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let scraped = manager.metrics().clone();
+    let scrape = std::thread::spawn(move || scraped.text());
+    looks.recv().unwrap();
+    assert!(manager.engine().remove("c").await && manager.clusters().remove("far").await);
+    drop(goes);
+    scrape.join().unwrap();
+    assert_eq!(shown(&manager.metrics().text()), Vec::<String>::new());
 }
