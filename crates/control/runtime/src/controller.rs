@@ -238,7 +238,7 @@ impl<K: Key> Controller<K> {
         let started = Instant::now();
         let intake = Arc::new(Intake::new(desk, workers, move || started.elapsed()));
         let freshness = Arc::new(Freshness::new(informers.client().clone()));
-        let (failing, sink) = (Failing::default(), Sink::new(Arc::clone(&intake), priority::EVENT));
+        let (failing, sink) = (Failing::default(), Sink::new(Arc::clone(&intake), priority::EVENT, counted.clone()));
         let sources = Sources::new(Ground {
             controller: Arc::clone(&name),
             informers: informers.clone(),

@@ -51,7 +51,7 @@ pub(super) struct HouseFamilies {
     objects: Family<OfCache, Gauge>,
     bytes: Family<OfCache, Gauge>,
     lag: Family<OfCache, Seconds>,
-    decode: Family<OfCache, Seconds>,
+    decode: Family<OfCache, Counter<f64, AtomicU64>>,
     skipped: Family<OfCache, Gauge>,
     synced: Family<OfCache, Gauge>,
     joining: Family<OfCache, Gauge>,
@@ -180,11 +180,11 @@ impl Metrics {
             house.joining.get_or_create(&of).set(number(seen.joining));
             house.bytes.get_or_create(&of).set(number(seen.bytes));
             // What is not known is not shown.
-            for (gauges, time) in [(&house.lag, seen.lag), (&house.decode, Some(seen.decoding))] {
-                if let Some(time) = time {
-                    gauges.get_or_create(&of).set(time.as_secs_f64());
-                }
+            if let Some(lag) = seen.lag {
+                house.lag.get_or_create(&of).set(lag.as_secs_f64());
             }
+            // It was forgotten a moment ago, and counts from zero: what it shows is what was spent in all.
+            house.decode.get_or_create(&of).inc_by(seen.decoding.as_secs_f64());
             for trouble in TROUBLES {
                 let (OfCache { cluster, scope }, suffers) = (of.clone(), seen.troubles.contains(trouble));
                 house.trouble.get_or_create(&InTrouble { cluster, scope, trouble }).set(suffers.into());
@@ -224,9 +224,8 @@ impl Metrics {
             for gauges in [&house.objects, &house.bytes, &house.skipped, &house.synced, &house.joining] {
                 gauges.remove(&of);
             }
-            for gauges in [&house.lag, &house.decode] {
-                gauges.remove(&of);
-            }
+            house.lag.remove(&of);
+            house.decode.remove(&of);
             for trouble in TROUBLES {
                 let OfCache { cluster, scope } = of.clone();
                 house.trouble.remove(&InTrouble { cluster, scope, trouble });

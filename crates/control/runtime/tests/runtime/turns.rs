@@ -380,3 +380,26 @@ async fn what_is_removed_during_a_scrape_is_not_shown_by_the_next_one() {
     scrape.join().unwrap();
     assert_eq!(shown(&manager.metrics().text()), Vec::<String>::new());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_is_added_with_a_delay_is_counted_as_a_retry_and_nothing_else_is() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let (engine, metrics) = engine(&client);
+    let source = Trigger::source("source", |sink: Sink| async move {
+        sink.add(key("a"), "now");
+        sink.add_after(key("b"), Duration::ZERO, "now as well");
+        sink.add_after(key("c"), Duration::from_secs(5), "later");
+        sink.with_priority(3).add_after(key("d"), Duration::from_secs(5), "later");
+        std::future::pending().await
+    });
+    let turns = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&turns);
+    let reconciler = reconcile_fn(move |request| {
+        let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
+        async move { Ok(if is_first && &*request.key.name == "a" { Outcome::After(Duration::ZERO) } else { Outcome::Done }) }
+    });
+    engine.add(Controller::builder("c").on(source).run(reconciler).unwrap()).unwrap();
+    until("all turns", || turns.load(Ordering::Relaxed) == 5).await;
+    let text = metrics.text();
+    assert!(text.contains("workqueue_retries_total{name=\"c\",controller=\"c\"} 2"), "{text}");
+}
