@@ -1,5 +1,6 @@
 //! Metrics, probes and other pages over HTTP.
 
+mod certificate;
 mod patient;
 mod probes;
 mod secure;
@@ -24,10 +25,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_util::sync::CancellationToken;
 
+pub use certificate::CertificateFiles;
 use patient::Patient;
 pub use probes::Probes;
 use secure::Secured;
-pub use secure::{CertificateFiles, Security};
+pub use secure::Security;
 
 use crate::client::Client;
 use crate::metrics::{Metrics, exposition};
@@ -152,11 +154,19 @@ impl Endpoint {
     pub async fn serve(self, pages: impl Pages, cancel: CancellationToken) {
         let pages = Arc::new(pages);
         let mut connections: TaskGroup = TaskGroup::new(cancel.child_token());
+        let watching = async {
+            match &self.secured {
+                Some(secured) => secured.watch().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(watching);
         loop {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break,
                 Some(_) = connections.join_next() => {}
+                () = &mut watching => {}
                 accepted = self.listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
                     Ok((stream, _)) => {
                         let token = connections.token().clone();
