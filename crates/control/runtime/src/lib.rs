@@ -105,7 +105,7 @@ pub use concert_derive::Apply;
 pub use concert_queue::{Backoff, Outcome, RateLimiter, Whereabouts, limiter, priority};
 pub use controller::{BuildError, Controller, ControllerDefaults, ControllerError, Handle, Panics, QueuedKey};
 pub use engine::{ControllerState, Engine, EngineError};
-pub use events::{EventKind, Recorder};
+pub use events::{Event, EventKind, Recorder, Reference};
 pub use lease::{Lease, LeaseError, LeaseSettings, Standing};
 pub use manager::{Grace, HeldUp, Manager, ManagerError, ManagerSettings, OnLost, Phase, Runnable, Stop, repeatable};
 pub use metrics::Metrics;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use super::event::{Event, cut};
 use super::recent::Recent;
-use super::{Note, cut};
 
 /// An event is "the same" as an earlier one for this long, as in client-go.
 const MEMORY: Duration = Duration::from_secs(600);
@@ -16,7 +16,7 @@ const SIMILAR: usize = 10;
 /// What such a one begins with.
 const COMBINED: &str = "(combined from similar events): ";
 
-/// What makes two events the same: object, type, reason, message.
+/// What makes two events the same: object, type, sort, message.
 type Likeness = (String, &'static str, String, String);
 
 /// What to do about an event.
@@ -57,7 +57,7 @@ struct Bucket {
 #[derive(Debug)]
 pub(super) struct Aggregate {
     known: Recent<Likeness, Known>,
-    /// How many different words there were for one object, type and reason, and when the last.
+    /// How many different words there were for one object, type and sort, and when the last.
     similar: Recent<(String, &'static str, String), (usize, Duration)>,
     buckets: Recent<String, Bucket>,
 }
@@ -69,17 +69,17 @@ impl Aggregate {
     }
 
     /// Decides about one event; `fresh` makes a name should it be new.
-    pub(super) fn tell(&mut self, note: &Note, now: Duration, fresh: impl FnOnce() -> String) -> Telling {
-        if !self.take_token(&note.subject(), now) {
+    pub(super) fn tell(&mut self, event: &Event, now: Duration, fresh: impl FnOnce() -> String) -> Telling {
+        if !self.take_token(&event.subject(), now) {
             return Telling::Dropped;
         }
-        let likeness = likeness(note);
+        let likeness = likeness(event);
         if let Some((name, count)) = self.again(&likeness, now) {
-            return Telling::Again { name, count, words: note.message.clone() };
+            return Telling::Again { name, count, words: event.message.clone() };
         }
-        let (likeness, words) = match self.has_too_many_words(note, now) {
-            true => (combined(note), cut(&format!("{COMBINED}{}", note.message))),
-            false => (likeness, note.message.clone()),
+        let (likeness, words) = match self.has_too_many_words(event, now) {
+            true => (combined(event), cut(&format!("{COMBINED}{}", event.message))),
+            false => (likeness, event.message.clone()),
         };
         if let Some((name, count)) = self.again(&likeness, now) {
             return Telling::Again { name, count, words };
@@ -98,16 +98,16 @@ impl Aggregate {
     }
 
     /// Counts an event whose words are new.
-    fn has_too_many_words(&mut self, note: &Note, now: Duration) -> bool {
-        let of = (note.subject(), note.kind.as_str(), note.reason.clone());
+    fn has_too_many_words(&mut self, event: &Event, now: Duration) -> bool {
+        let of = (event.subject(), event.kind.as_str(), event.sort());
         let before = self.similar.get(&of).filter(|(_, last)| now < *last + MEMORY).map_or(0, |(count, _)| *count);
         self.similar.put(of, (before + 1, now));
         before >= SIMILAR
     }
 
     /// The server did not take what was told under this name: tell it anew next time.
-    pub(super) fn forget(&mut self, note: &Note, name: &str) {
-        for likeness in [likeness(note), combined(note)] {
+    pub(super) fn forget(&mut self, event: &Event, name: &str) {
+        for likeness in [likeness(event), combined(event)] {
             if self.known.get(&likeness).is_some_and(|known| known.name == name) {
                 self.known.remove(&likeness);
             }
@@ -132,13 +132,13 @@ impl Aggregate {
     }
 }
 
-fn likeness(note: &Note) -> Likeness {
-    (note.subject(), note.kind.as_str(), note.reason.clone(), note.message.clone())
+fn likeness(event: &Event) -> Likeness {
+    (event.subject(), event.kind.as_str(), event.sort(), event.message.clone())
 }
 
 /// The one that stands for many that differ only in their words.
-fn combined(note: &Note) -> Likeness {
-    (note.subject(), note.kind.as_str(), note.reason.clone(), COMBINED.to_owned())
+fn combined(event: &Event) -> Likeness {
+    (event.subject(), event.kind.as_str(), event.sort(), COMBINED.to_owned())
 }
 
 #[cfg(test)]
@@ -146,10 +146,10 @@ mod tests {
     use super::super::EventKind;
     use super::*;
 
-    fn note(name: &str, message: &str) -> Note {
+    fn note(name: &str, message: &str) -> Event {
         let json = format!(r#"{{"kind":"File","apiVersion":"x/v1","metadata":{{"name":"{name}","uid":"u-{name}"}}}}"#);
         let object = concert_api::Object::parse(json.into()).unwrap();
-        Note::about(&object, EventKind::Warning, "Failed", message)
+        Event::new(&object, EventKind::Warning, "Failed", message)
     }
 
     const fn s(seconds: u64) -> Duration {

@@ -5,8 +5,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use concert_api::Gvk;
-use concert_runtime::{Client, EventKind, Manager, ManagerSettings, Recorder, Resource, Selection, Stop};
+use concert_runtime::{
+    Client, Event, EventKind, Manager, ManagerSettings, Recorder, Reference, Resource, Selection, Stop,
+};
 use concert_world::{Call, Gate, Verdict, World};
+use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -108,6 +111,52 @@ pub(crate) async fn events_about_odd_names_are_told(client: &Client) {
 #[tokio::test(start_paused = true)]
 async fn events_are_told_whatever_the_name_of_their_object() {
     events_about_odd_names_are_told(&Server::new().await.client(&World::simulated(1))).await;
+}
+
+/// An event says about which object it is, typed or not, which other has to do with it, what was done, and who says so.
+pub(crate) async fn events_say_what_was_done_and_by_whom(client: &Client, name: &str) {
+    let object = client.create(&maps(), &map(name, "1")).await.unwrap();
+    let other = client.create(&maps(), &map(&format!("{name}-other"), "1")).await.unwrap();
+    let typed: ConfigMap = serde_json::from_slice(object.bytes()).unwrap();
+    let (recorder, teller) = Recorder::new(client.clone(), "concert");
+    recorder.record(&object, EventKind::Normal, "Seen", "same");
+    recorder.record(Reference::of(&typed), EventKind::Normal, "Seen", "same");
+    let copied = || Event::new(Reference::of(&typed), EventKind::Normal, "Seen", "same");
+    recorder.tell(copied().action("Copying").related(&other));
+    recorder.tell(copied().action("Copying").related(&other));
+    recorder.tell(copied().action(&"x".repeat(200)));
+    let failed = recorder.failed().clone();
+    drop(recorder);
+    teller.run(CancellationToken::new()).await;
+    assert_eq!(failed.get(), 0);
+    let told = told_of(client, "default", &object.uid()).await;
+    let say = |event: &Value| {
+        let by = format!("{} {}", event["reportingController"], event["reportingInstance"]);
+        let related = event["related"]["uid"].as_str().unwrap_or_default().to_owned();
+        (event["action"].as_str().unwrap().to_owned(), related, event["series"]["count"].clone(), by)
+    };
+    let mut said: Vec<_> = told.iter().map(say).collect();
+    said.sort_by(|one, other| one.0.cmp(&other.0));
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let by = format!("\"concert\" \"concert-{host}\"");
+    let long = format!("{}...", "x".repeat(125));
+    let nobody = String::new;
+    assert_eq!(
+        said,
+        [
+            ("Copying".to_owned(), other.uid().into_owned(), json!(2), by.clone()),
+            ("Reconciling".to_owned(), nobody(), json!(2), by.clone()),
+            (long, nobody(), Value::Null, by),
+        ]
+    );
+    for object in [&object, &other] {
+        client.delete(&maps(), &object.key(), &Default::default()).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_say_what_was_done() {
+    events_say_what_was_done_and_by_whom(&Server::new().await.client(&World::simulated(1)), "a").await;
 }
 
 #[tokio::test(start_paused = true)]
