@@ -17,7 +17,7 @@ pub use mapper::Mapper;
 use crate::cache::{Informers, Narrowing};
 use crate::client::Client;
 use crate::events::{Recorder, Teller};
-use crate::metrics::Metrics;
+use crate::metrics::{ClusterMetrics, Metrics};
 use crate::tasks::TaskGroup;
 
 /// Why a cluster was not added.
@@ -43,6 +43,7 @@ pub struct Cluster {
     informers: Informers,
     recorder: Recorder,
     mapper: Mapper,
+    shown: ClusterMetrics,
 }
 
 impl Cluster {
@@ -58,12 +59,13 @@ impl Cluster {
         let informers = Informers::narrowed(client.clone(), narrowing);
         let (recorder, teller) = Recorder::counting(client.clone(), component, metrics.events(name));
         let mapper = Mapper::new(client.clone());
-        let observed = informers.clone();
-        let label = name.to_owned();
-        metrics.observe(&format!("cluster {name}"), move |metrics| {
-            metrics.caches(&label, &observed.reports(), observed.undecodable());
+        let shown = metrics.cluster(name);
+        let observed = (informers.clone(), shown.clone());
+        metrics.observe(&format!("cluster {name}"), move |_| {
+            let (informers, shown) = &observed;
+            shown.observe(&informers.reports(), informers.undecodable());
         });
-        (Self { name: name.into(), client, informers, recorder, mapper }, teller)
+        (Self { name: name.into(), client, informers, recorder, mapper, shown }, teller)
     }
 
     /// Its name; empty for the process's own.
@@ -186,8 +188,9 @@ impl Clusters {
         // Another one of that name may have come while two waited for the end of this.
         if state.present.get(name).is_some_and(|present| present.ended.is_cancelled()) {
             self.metrics.forget(&format!("cluster {name}"));
-            self.metrics.forget_cluster(name);
-            state.present.remove(name);
+            if let Some(present) = state.present.remove(name) {
+                present.cluster.shown.forget();
+            }
             tracing::info!(cluster = name, "cluster removed");
         }
         true

@@ -205,15 +205,14 @@ impl<K: Key> Controller<K> {
 
     /// What it has to be allowed in the process's own cluster.
     pub(crate) fn rules(&self, informers: &Informers) -> Rules {
-        let own = self.description.triggers.iter().filter(|trigger| trigger.informers.is_none());
         let scope = |trigger: &Trigger<K>| match &trigger.origin {
-            Listening::Kind(scope) => Some(informers.filled(scope.clone())),
-            Listening::Channel(_) | Listening::Custom(..) => None,
+            Listening::Kind(scope) if trigger.informers.is_none() => Some(informers.filled(scope.clone())),
+            Listening::Kind(_) | Listening::Channel(_) | Listening::Custom(..) => None,
         };
-        let listens: Vec<Scope> = own.filter_map(scope).collect();
+        let listens: Vec<Option<Scope>> = self.description.triggers.iter().map(scope).collect();
         let mut rules = Rules::default();
-        listens.iter().for_each(|scope| rules.reads(scope));
-        rules.writes(&self.description.writes, &listens);
+        listens.iter().flatten().for_each(|scope| rules.reads(scope));
+        rules.acts(&self.description.writes, &listens);
         rules
     }
 
@@ -239,7 +238,7 @@ impl<K: Key> Controller<K> {
         let started = Instant::now();
         let intake = Arc::new(Intake::new(desk, workers, move || started.elapsed()));
         let freshness = Arc::new(Freshness::new(informers.client().clone()));
-        let (failing, sink) = (Failing::default(), Sink::new(Arc::clone(&intake), priority::EVENT));
+        let (failing, sink) = (Failing::default(), Sink::new(Arc::clone(&intake), priority::EVENT, counted.clone()));
         let sources = Sources::new(Ground {
             controller: Arc::clone(&name),
             informers: informers.clone(),
@@ -251,11 +250,10 @@ impl<K: Key> Controller<K> {
         for trigger in description.triggers {
             sources.add(trigger);
         }
-        let observed = (Arc::clone(&intake), Arc::clone(&sources), counted.clone(), Arc::clone(&name));
-        metrics.observe(&format!("controller {name}"), move |metrics| {
-            let (intake, sources, counted, name) = &observed;
+        let observed = (Arc::clone(&intake), Arc::clone(&sources), counted.clone());
+        metrics.observe(&format!("controller {name}"), move |_| {
+            let (intake, sources, counted) = &observed;
             counted.observe(&snapshot(intake, sources));
-            metrics.mailboxes(name, &sources.backlogs());
         });
         let (count, metrics) = (watch::Sender::new(workers), counted.clone());
         let live = Arc::new(Live { intake: Arc::clone(&intake), sources, sink, count, metrics });
@@ -290,13 +288,14 @@ impl<K: Key> Description<K> {
 }
 
 fn snapshot<K: Key>(intake: &Intake<K>, sources: &Sources<K>) -> Snapshot {
-    let waiting_sources = sources.awaited().len();
+    let (waiting_sources, backlogs) = (sources.awaited().len(), sources.backlogs());
     intake.look(|desk, now| Snapshot {
         depths: desk.queue().depths().collect(),
         flights: desk.flights(now).map(|(_, took)| took).collect(),
         oldest: desk.queue().oldest(now),
         added: desk.queue().added(),
         waiting_sources,
+        backlogs,
     })
 }
 

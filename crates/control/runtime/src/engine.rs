@@ -315,7 +315,6 @@ impl Engine {
         // Another one of that name may have come while two waited for the end of this.
         if state.controllers.get(name).is_some_and(|running| running.ended.is_cancelled()) {
             self.metrics.forget(&format!("controller {name}"));
-            self.metrics.mailboxes(name, &[]);
             if let Some(running) = state.controllers.remove(name) {
                 running.live.forget();
             }

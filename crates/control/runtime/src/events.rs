@@ -7,15 +7,17 @@
 //! its content.
 
 mod aggregate;
+mod event;
 mod recent;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use concert_api::{Gvk, Object, ObjectKey, Time};
+use concert_api::{Gvk, ObjectKey, Time, names};
+use concert_world::Random;
 use futures::future::join_all;
 use prometheus_client::metrics::counter::Counter;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +25,8 @@ use tokio_util::sync::CancellationToken;
 use crate::client::{ApiError, Client};
 use crate::resource::Resource;
 use aggregate::{Aggregate, Telling};
+use event::cut_to;
+pub use event::{Event, EventKind, Reference};
 
 /// So many events are on their way at once.
 const LANES: usize = 8;
@@ -30,80 +34,18 @@ const LANES: usize = 8;
 const QUEUE: usize = 1024;
 /// So many different events, and objects, are remembered by all lanes together, as in client-go.
 const REMEMBERED: usize = 4096;
-/// Longer messages are cut.
-const MAX_MESSAGE: usize = 1024;
 /// How long the end of a process waits for events that are not sent yet.
 const FLUSH: Duration = Duration::from_secs(5);
 /// How often an event is sent to a server that has trouble, waiting twice as long each time.
 const TRIES: u32 = 5;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// What we did when it happened; the API wants a word for it.
-const ACTION: &str = "Reconciling";
-
-/// How an event looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventKind {
-    /// As it should be.
-    Normal,
-    /// Somebody may have to act.
-    Warning,
-}
-
-impl EventKind {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Normal => "Normal",
-            Self::Warning => "Warning",
-        }
-    }
-}
-
-/// One event, before it is sent.
-#[derive(Clone, Debug)]
-struct Note {
-    namespace: String,
-    name: String,
-    involved: Value,
-    kind: EventKind,
-    reason: String,
-    message: String,
-}
-
-impl Note {
-    fn about(object: &Object, kind: EventKind, reason: &str, message: &str) -> Self {
-        let involved = json!({
-            "apiVersion": object.api_version(), "kind": object.kind(), "namespace": object.namespace(),
-            "name": object.name(), "uid": object.uid(), "resourceVersion": object.resource_version(),
-        });
-        let (namespace, name) = (object.namespace().into_owned(), object.name().into_owned());
-        Self { namespace, name, involved, kind, reason: reason.to_owned(), message: cut(message) }
-    }
-
-    /// Which object it is about.
-    fn subject(&self) -> String {
-        let part = |field: &str| self.involved[field].as_str().unwrap_or_default();
-        format!("{} {}/{} {}", part("kind"), self.namespace, self.name, part("uid"))
-    }
-
-    /// Events about cluster-scoped objects live in `default`.
-    fn home(&self) -> &str {
-        if self.namespace.is_empty() { "default" } else { &self.namespace }
-    }
-}
-
-/// Cuts a message at a character's end.
-fn cut(message: &str) -> String {
-    if message.len() <= MAX_MESSAGE {
-        return message.to_owned();
-    }
-    let end = (0..=MAX_MESSAGE - 3).rev().find(|at| message.is_char_boundary(*at)).unwrap_or(0);
-    format!("{}...", &message[..end])
-}
+/// The API takes no longer name of who speaks.
+const MAX_INSTANCE: usize = 128;
 
 /// Where events are recorded. Cheap to clone, never waits.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    lanes: Vec<mpsc::Sender<Note>>,
+    lanes: Vec<mpsc::Sender<Event>>,
     counters: EventCounters,
 }
 
@@ -126,22 +68,26 @@ impl Recorder {
     }
 
     pub(crate) fn counting(client: Client, component: &str, counters: EventCounters) -> (Self, Teller) {
-        let started = Instant::now();
+        let (started, instance) = (Instant::now(), instance_of(component));
         let lane = |_| {
-            let (queue, notes) = mpsc::channel(QUEUE);
-            let (client, component, counters) = (client.clone(), component.to_owned(), counters.clone());
-            (
-                queue,
-                Lane { client, component, notes, counters, told: Aggregate::remembering(REMEMBERED / LANES), started },
-            )
+            let (queue, events) = mpsc::channel(QUEUE);
+            let (client, component, instance) = (client.clone(), component.to_owned(), instance.clone());
+            let (counters, told) = (counters.clone(), Aggregate::remembering(REMEMBERED / LANES));
+            (queue, Lane { client, component, instance, events, counters, told, started })
         };
         let (queues, lanes) = (0..LANES).map(lane).unzip();
         (Self { lanes: queues, counters }, Teller { lanes })
     }
 
-    /// Records that something happened to an object. `reason` is one word in camel case.
-    pub fn record(&self, object: &Object, kind: EventKind, reason: &str, message: &str) {
-        if self.lanes[lane_of(object)].try_send(Note::about(object, kind, reason, message)).is_err() {
+    /// Records that something happened to an object: an [`Object`](concert_api::Object), or the [`Reference::of`] a typed one.
+    /// `reason` is one word in camel case.
+    pub fn record(&self, about: impl Into<Reference>, kind: EventKind, reason: &str, message: &str) {
+        self.tell(Event::new(about, kind, reason, message));
+    }
+
+    /// Records an event that says more.
+    pub fn tell(&self, event: Event) {
+        if self.lanes[lane_of(&event)].try_send(event).is_err() {
             self.counters.dropped.inc();
         }
     }
@@ -151,12 +97,18 @@ impl Recorder {
     pub fn dropped(&self) -> &Counter {
         &self.counters.dropped
     }
+
+    /// How many events the server did not take.
+    #[must_use]
+    pub fn failed(&self) -> &Counter {
+        &self.counters.failed
+    }
 }
 
 /// The lane of an object: always the same, so that what is told about it stays in order.
-fn lane_of(object: &Object) -> usize {
+fn lane_of(event: &Event) -> usize {
     let mut hasher = DefaultHasher::new();
-    (object.uid(), object.namespace(), object.name()).hash(&mut hasher);
+    event.subject().hash(&mut hasher);
     (hasher.finish() % LANES as u64) as usize
 }
 
@@ -177,7 +129,8 @@ impl Teller {
 struct Lane {
     client: Client,
     component: String,
-    notes: mpsc::Receiver<Note>,
+    instance: String,
+    events: mpsc::Receiver<Event>,
     counters: EventCounters,
     told: Aggregate,
     started: Instant,
@@ -195,45 +148,45 @@ impl Lane {
             () = over => false,
         };
         if !told {
-            tracing::warn!(left = self.notes.len(), "some events were not sent before the end");
+            tracing::warn!(left = self.events.len(), "some events were not sent before the end");
         }
     }
 
     /// Sends what comes until `cancel`, then what still waits.
     async fn tell_all(&mut self, cancel: &CancellationToken) {
         loop {
-            let note = tokio::select! {
+            let event = tokio::select! {
                 biased;
                 () = cancel.cancelled() => break,
-                note = self.notes.recv() => note,
+                event = self.events.recv() => event,
             };
-            match note {
-                Some(note) => self.tell(note, cancel).await,
+            match event {
+                Some(event) => self.tell(event, cancel).await,
                 None => return,
             }
         }
-        self.notes.close();
-        while let Some(note) = self.notes.recv().await {
-            self.tell(note, cancel).await;
+        self.events.close();
+        while let Some(event) = self.events.recv().await {
+            self.tell(event, cancel).await;
         }
     }
 
-    async fn tell(&mut self, note: Note, cancel: &CancellationToken) {
+    async fn tell(&mut self, event: Event, cancel: &CancellationToken) {
         let random = self.client.world().random.clone();
-        let fresh = || format!("{}.{:016x}", note.name, random.u64());
-        let telling = self.told.tell(&note, self.started.elapsed(), fresh);
+        let fresh = || name_of(&event, &random);
+        let telling = self.told.tell(&event, self.started.elapsed(), fresh);
         if telling == Telling::Dropped {
             self.counters.silenced.inc();
             return;
         }
         for tried in 0..TRIES {
-            let Err(error) = self.send(&note, &telling).await else { return };
+            let Err(error) = self.send(&event, &telling).await else { return };
             let wait = self.client.world().random.jitter(FIRST_WAIT * (1 << tried), 0.2);
             let hopeless = error.code().is_some_and(|code| code < 500 && code != 429) || tried + 1 == TRIES;
             if hopeless || stopped(cancel, wait).await {
                 self.counters.failed.inc();
-                self.told.forget(&note);
-                tracing::debug!(error = crate::error_chain(&error), reason = note.reason, "cannot record an event");
+                self.told.forget(&event, telling.name());
+                tracing::debug!(error = crate::error_chain(&error), reason = event.reason, "cannot record an event");
                 return;
             }
         }
@@ -243,38 +196,38 @@ impl Lane {
         Time::from(self.client.world().clock.now()).with_micros()
     }
 
-    async fn send(&self, note: &Note, telling: &Telling) -> Result<(), ApiError> {
+    async fn send(&self, event: &Event, telling: &Telling) -> Result<(), ApiError> {
         match telling {
             Telling::Dropped => Ok(()),
-            Telling::New { name } => self.create(note, name).await,
-            Telling::Again { name, count, words } => self.count(note, name, *count, words.as_deref()).await,
+            Telling::New { name, words } => self.create(event, name, words).await,
+            Telling::Again { name, count, words } => self.count(event, name, *count, words).await,
         }
     }
 
-    async fn create(&self, note: &Note, name: &str) -> Result<(), ApiError> {
-        let event = json!({
+    async fn create(&self, event: &Event, name: &str, words: &str) -> Result<(), ApiError> {
+        let mut body = json!({
             "apiVersion": "events.k8s.io/v1", "kind": "Event",
-            "metadata": { "namespace": note.home(), "name": name },
-            "regarding": note.involved, "eventTime": self.now(),
-            "type": note.kind.as_str(), "reason": note.reason, "action": ACTION, "note": note.message,
-            "reportingController": self.component, "reportingInstance": self.component,
+            "metadata": { "namespace": event.home(), "name": name },
+            "regarding": event.about.value(), "eventTime": self.now(),
+            "type": event.kind.as_str(), "reason": event.reason, "action": event.action, "note": words,
+            "reportingController": self.component, "reportingInstance": self.instance,
         });
-        match self.client.create(&events(), &event).await {
+        if let Some(related) = &event.related {
+            body["related"] = related.value();
+        }
+        match self.client.create(&events(), &body).await {
             // An earlier try whose answer was lost.
             Err(error) if error.is_already_exists() => Ok(()),
             result => result.map(drop),
         }
     }
 
-    async fn count(&self, note: &Note, name: &str, count: u32, words: Option<&str>) -> Result<(), ApiError> {
-        let mut patch = json!({ "series": { "count": count, "lastObservedTime": self.now() } });
-        if let Some(words) = words {
-            patch["note"] = words.into();
-        }
-        let key = ObjectKey::new(note.home(), name);
+    async fn count(&self, event: &Event, name: &str, count: u32, words: &str) -> Result<(), ApiError> {
+        let patch = json!({ "series": { "count": count, "lastObservedTime": self.now() } });
+        let key = ObjectKey::new(event.home(), name);
         match self.client.merge_patch(&events(), &key, &patch, None).await {
             // Events live for an hour; this one is over.
-            Err(error) if error.is_not_found() => self.create(note, name).await,
+            Err(error) if error.is_not_found() => self.create(event, name, words).await,
             result => result.map(drop),
         }
     }
@@ -285,19 +238,18 @@ async fn stopped(cancel: &CancellationToken, wait: Duration) -> bool {
     tokio::time::timeout(wait, cancel.cancelled()).await.is_ok()
 }
 
-fn events() -> Resource {
-    Resource::namespaced(Gvk::new("events.k8s.io", "v1", "Event"), "events")
+/// Which of the replicas speaks, as client-go says it: who, and where.
+fn instance_of(component: &str) -> String {
+    cut_to(&format!("{component}-{}", crate::host_name()), MAX_INSTANCE)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A fresh name for an event: that of its object, and something that no other has. Where that is no name that events may
+/// have (RBAC's `system:x`, very long ones), only what no other has, as in client-go.
+fn name_of(event: &Event, random: &Random) -> String {
+    let name = format!("{}.{:016x}", event.about.name(), random.u64());
+    if names::subdomain_faults(&name).is_empty() { name } else { random.uuid() }
+}
 
-    #[test]
-    fn long_messages_are_cut_between_characters() {
-        let long = "ä".repeat(2000);
-        let short = cut(&long);
-        assert!(short.len() <= MAX_MESSAGE && short.ends_with("ä..."));
-        assert_eq!(cut("short"), "short");
-    }
+fn events() -> Resource {
+    Resource::namespaced(Gvk::new("events.k8s.io", "v1", "Event"), "events")
 }

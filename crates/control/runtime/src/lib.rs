@@ -107,7 +107,7 @@ pub use concert_derive::Apply;
 pub use concert_queue::{Backoff, Outcome, RateLimiter, Whereabouts, limiter, priority};
 pub use controller::{BuildError, Controller, ControllerDefaults, ControllerError, Handle, Panics, QueuedKey};
 pub use engine::{ControllerState, Engine, EngineError};
-pub use events::{EventKind, Recorder};
+pub use events::{Event, EventKind, Recorder, Reference};
 pub use lease::{Lease, LeaseError, LeaseRecord, LeaseSettings, Lock, LockError, Standing};
 pub use manager::{Grace, HeldUp, Manager, ManagerError, ManagerSettings, OnLost, Phase, Runnable, Stop, repeatable};
 pub use metrics::Metrics;
@@ -149,4 +149,9 @@ pub fn error_chain(error: &dyn std::error::Error) -> String {
         source = error.source();
     }
     text
+}
+
+/// What this machine is called; in a pod, the pod's name.
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

@@ -22,10 +22,13 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
+pub(crate) use house::ClusterMetrics;
 use house::HouseFamilies;
 use mailboxes::MailboxFamilies;
 use process::Process;
 pub(crate) use requests::RequestDetails;
+
+use crate::source::Backlog;
 
 /// controller-runtime's buckets of reconcile times, in seconds.
 const RECONCILE_BUCKETS: [f64; 40] = [
@@ -289,7 +292,8 @@ impl Metrics {
             oldest: families.oldest.get_or_create_owned(&queue),
         };
         own.active.set(0);
-        let (name, shown, added) = (name.to_owned(), Arc::default(), Arc::default());
+        let shown = Arc::new(Mutex::new(Some(BTreeSet::new())));
+        let (name, added) = (name.to_owned(), Arc::default());
         ControllerMetrics { metrics: self.clone(), name, own: Arc::new(own), shown, added }
     }
 
@@ -365,8 +369,8 @@ pub(crate) struct ControllerMetrics {
     metrics: Metrics,
     name: String,
     own: Arc<Own>,
-    /// The priorities that have a gauge.
-    shown: Arc<Mutex<BTreeSet<i32>>>,
+    /// The priorities that have a gauge; `None` once the controller is gone, and has no gauges at all.
+    shown: Arc<Mutex<Option<BTreeSet<i32>>>>,
     /// How many keys were added at the last look.
     added: Arc<AtomicU64>,
 }
@@ -404,6 +408,8 @@ pub(crate) struct Snapshot {
     /// How often a key became ready since the controller began.
     pub(crate) added: u64,
     pub(crate) waiting_sources: usize,
+    /// What mappings that may take their time have not done yet, by source.
+    pub(crate) backlogs: Vec<(String, Backlog)>,
 }
 
 impl ControllerMetrics {
@@ -460,18 +466,18 @@ impl ControllerMetrics {
 
     /// Before a scrape: how deep the queue is, and how long what is in flight has been so.
     pub(crate) fn observe(&self, snapshot: &Snapshot) {
-        let Snapshot { depths, flights, oldest, added, waiting_sources } = snapshot;
+        let Snapshot { depths, flights, oldest, added, waiting_sources, backlogs } = snapshot;
         self.own.adds.inc_by(added.saturating_sub(self.added.fetch_max(*added, Ordering::Relaxed)));
+        // Held to the end: what is forgotten meanwhile must not be shown anew. Within it only families are locked.
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(shown) = &mut *shown else { return };
         // A level that is empty now must not go on showing what it had.
         let mut levels = BTreeMap::from([(concert_queue::priority::EVENT, 0)]);
-        {
-            let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-            levels.extend(shown.iter().map(|priority| (*priority, 0)));
-            // controller-runtime shows so many as well: priorities are for people to choose, labels are for ever.
-            let room = SHOWN_PRIORITIES.saturating_sub(shown.len());
-            shown.extend(depths.keys().copied().take(room));
-            levels.extend(depths.iter().filter(|(priority, _)| shown.contains(priority)));
-        }
+        levels.extend(shown.iter().map(|priority| (*priority, 0)));
+        // controller-runtime shows so many as well: priorities are for people to choose, labels are for ever.
+        let room = SHOWN_PRIORITIES.saturating_sub(shown.len());
+        shown.extend(depths.keys().copied().take(room));
+        levels.extend(depths.iter().filter(|(priority, _)| shown.contains(priority)));
         for (priority, depth) in &levels {
             let (name, controller) = (self.name.clone(), self.name.clone());
             let labels = Depth { name, controller, priority: priority.to_string() };
@@ -482,10 +488,12 @@ impl ControllerMetrics {
         self.own.longest.set(flights.iter().max().map_or(0.0, Duration::as_secs_f64));
         self.own.oldest.set(oldest.map_or(0.0, |oldest| oldest.as_secs_f64()));
         self.own.waiting_sources.set(i64::try_from(*waiting_sources).unwrap_or(i64::MAX));
+        self.metrics.mailboxes(&self.name, backlogs);
     }
 
-    /// Shows no gauges any more: what they say is no longer true. Counters stay.
+    /// Shows no gauges any more, whoever may still observe it: what they say is no longer true. Counters stay.
     pub(crate) fn forget(&self) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let (families, controller) = (&self.metrics.0.families, self.name.clone());
         let of = OfController { controller: controller.clone() };
         for gauges in [&families.max_concurrent, &families.active, &families.waiting_sources] {
@@ -495,11 +503,11 @@ impl ControllerMetrics {
         for gauges in [&families.unfinished, &families.longest, &families.oldest] {
             gauges.remove(&queue);
         }
-        let shown = std::mem::take(&mut *self.shown.lock().unwrap_or_else(PoisonError::into_inner));
-        for priority in shown.into_iter().chain([concert_queue::priority::EVENT]) {
+        for priority in shown.take().into_iter().flatten().chain([concert_queue::priority::EVENT]) {
             let (name, controller) = (self.name.clone(), controller.clone());
             families.depth.remove(&Depth { name, controller, priority: priority.to_string() });
         }
+        self.metrics.mailboxes(&self.name, &[]);
     }
 }
 
@@ -528,7 +536,8 @@ mod tests {
         let flights = vec![Duration::from_secs(2), Duration::from_secs(5)];
         let oldest = Some(Duration::from_secs(7));
         let depths = BTreeMap::from([(0, 4)]);
-        controller.observe(&Snapshot { depths, flights, oldest, added: 9, waiting_sources: 1 });
+        let backlogs = Vec::new();
+        controller.observe(&Snapshot { depths, flights, oldest, added: 9, waiting_sources: 1, backlogs });
         let text = metrics.text();
         for line in [
             "controller_runtime_reconcile_total{controller=\"files\",result=\"error\"} 1",

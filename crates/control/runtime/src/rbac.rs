@@ -17,6 +17,8 @@ use crate::scope::{Part, Scope};
 const READS: [&str; 3] = ["get", "list", "watch"];
 /// What an elector does with its lease.
 const ELECTS: [&str; 3] = ["get", "create", "update"];
+/// Where events about objects live that are in no namespace.
+const CLUSTERS_EVENTS: &str = "default";
 
 /// Where something may be done: in a namespace, or everywhere (an empty name).
 type Home = String;
@@ -70,22 +72,36 @@ impl Rules {
     /// What whoever has a cache of these objects does.
     pub(crate) fn reads(&mut self, scope: &Scope) {
         for part in &scope.parts {
-            let home = part.namespace().unwrap_or_default();
-            self.add(home, Target::of(&scope.resource, None, part.name().unwrap_or_default()), READS);
+            // What lives in no namespace is listened to everywhere, whatever place is named.
+            let home = part.namespace().filter(|_| scope.resource.namespaced).unwrap_or_default();
+            self.add(home, Target::of(&scope.resource, None, &part.name().unwrap_or_default()), READS);
         }
     }
 
-    /// What a controller writes: where it listens, if that is in certain namespaces only.
-    pub(crate) fn writes(&mut self, writes: &[Writes], listens: &[Scope]) {
-        let namespaced = listens.iter().filter(|scope| scope.resource.namespaced);
-        let homes: Option<BTreeSet<&str>> = namespaced.flat_map(|scope| &scope.parts).map(Part::namespace).collect();
-        let homes = homes.filter(|homes| !homes.is_empty()).unwrap_or_else(|| BTreeSet::from([""]));
+    /// What a controller writes, and that it tells events: where it listens, if all of that is in certain namespaces.
+    /// `None` is something that it listens to and that is in none of this cluster: it may lead anywhere.
+    pub(crate) fn acts(&mut self, writes: &[Writes], listens: &[Option<Scope>]) {
+        let parts = listens.iter().flat_map(|scope| match scope {
+            Some(scope) if scope.resource.namespaced => scope.parts.iter().map(Part::namespace).collect(),
+            Some(_) | None => vec![None],
+        });
+        let homes: Option<BTreeSet<&str>> = parts.collect();
+        let homes = homes.unwrap_or_else(|| BTreeSet::from([""]));
+        homes.iter().for_each(|home| self.tells_events(home));
         for Writes { resource, part, verbs } in writes {
-            let everywhere = BTreeSet::from([""]);
-            for home in if resource.namespaced { &homes } else { &everywhere } {
-                self.add(home, Target::of(resource, part.as_deref(), ""), verbs.iter().cloned());
+            let target = Target::of(resource, part.as_deref(), "");
+            if resource.namespaced {
+                homes.iter().for_each(|home| self.add(home, target.clone(), verbs.iter().cloned()));
+            } else {
+                self.add("", target, verbs.iter().cloned());
+                self.tells_events(CLUSTERS_EVENTS);
             }
         }
+    }
+
+    /// Events are told beside what they are about.
+    fn tells_events(&mut self, home: &str) {
+        self.add(home, Target::of(&kind("events.k8s.io", "Event", "events"), None, ""), ["create", "patch"]);
     }
 
     pub(crate) fn extend(&mut self, more: Self) {
@@ -142,19 +158,18 @@ impl Manager {
     /// and for the reviews of a [secured](crate::Security) metrics endpoint, Roles for what is so in certain namespaces,
     /// for the lease and for the shards. What is read is what controllers listen to in the process's own cluster, and what
     /// has a cache already; what is written they [say](crate::controller::Builder::writes), and it is written where they
-    /// listen. Of controllers that were added so far.
+    /// listen. Who hears of more than certain namespaces of its own cluster (kinds in no namespace, other clusters, channels
+    /// and sources) may write everywhere. Of controllers that were added so far.
     #[must_use]
     pub fn roles(&self, name: &str) -> Vec<Value> {
         let settings = self.settings();
         let mut rules = self.engine().rules();
         self.informers().caches().iter().for_each(|cache| rules.reads(cache.scope()));
-        let event = Target::of(&kind("events.k8s.io", "Event", "events"), None, "");
-        // Events are told beside what they are about.
         let listens =
             |targets: &BTreeMap<Target, BTreeSet<String>>| targets.values().any(|verbs| verbs.contains("watch"));
         let homes = rules.0.iter().filter(|(_, targets)| listens(targets)).map(|(home, _)| home.clone());
         let homes: Vec<Home> = homes.collect();
-        homes.iter().for_each(|home| rules.add(home, event.clone(), ["create", "patch"]));
+        homes.iter().for_each(|home| rules.tells_events(home));
         if settings.metrics_security.as_ref().is_some_and(|security| security.reviewed) {
             for (group, kind, plural) in [
                 ("authentication.k8s.io", "TokenReview", "tokenreviews"),
@@ -167,7 +182,7 @@ impl Manager {
         match (&settings.lease, &settings.shards) {
             (Some(lease), _) => {
                 rules.add(&lease.namespace, leases, ELECTS);
-                rules.add(&lease.namespace, event, ["create", "patch"]);
+                rules.tells_events(&lease.namespace);
             }
             (None, Some(shards)) => {
                 rules.add(&shards.lease.namespace, leases, ELECTS.into_iter().chain(["list", "delete"]));

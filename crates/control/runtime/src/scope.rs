@@ -20,7 +20,7 @@ mod namespaces;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use concert_api::{FieldSelector, LabelSelector, Object, ObjectKey};
+use concert_api::{FieldSelector, LabelSelector, Object, ObjectKey, names};
 
 pub use namespaces::Namespaces;
 
@@ -72,8 +72,10 @@ impl Part {
     }
 
     /// The name of the one object that it is.
-    pub(crate) fn name(&self) -> Option<&str> {
-        self.fields.strip_prefix("metadata.name=").filter(|name| !name.contains(','))
+    pub(crate) fn name(&self) -> Option<String> {
+        let fields = FieldSelector::parse(&self.fields).ok()?;
+        let name = fields.required("metadata.name").filter(|_| fields.fields().count() == 1)?;
+        (!name.is_empty() && names::path_segment_faults(name).is_empty()).then(|| name.to_owned())
     }
 }
 
@@ -368,6 +370,15 @@ mod tests {
         assert_eq!(form(one.in_namespaces::<String>([])), Form::Metadata, "one name in every namespace is many");
         let maps = Resource::namespaced(Gvk::new("", "v1", "ConfigMap"), "configmaps");
         assert_eq!(form(maps.into()), Form::Full);
+    }
+
+    #[test]
+    fn one_object_is_told_from_other_selectors() {
+        let name = |fields: &str| Part { fields: fields.into(), ..Part::default() }.name();
+        assert_eq!((name("metadata.name=x"), name("metadata.name==x")), (Some("x".into()), Some("x".into())));
+        for other in ["", "metadata.name=", "metadata.name!=x", "metadata.name=x,spec.y=z", "metadata.name=a/b", "x"] {
+            assert_eq!(name(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Metrics, probes and other pages over HTTP.
 
+mod certificate;
+mod patient;
 mod probes;
 mod secure;
 
@@ -23,9 +25,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_util::sync::CancellationToken;
 
+pub use certificate::CertificateFiles;
+use patient::Patient;
 pub use probes::Probes;
 use secure::Secured;
-pub use secure::{CertificateFiles, Security};
+pub use secure::Security;
 
 use crate::client::Client;
 use crate::metrics::{Metrics, exposition};
@@ -33,6 +37,8 @@ use crate::tasks::TaskGroup;
 
 /// How long a client may take to send its request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long writing an answer may take. A scraper gives up sooner; who does not read at all must not keep others out.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Connections at a time; a scraper needs one or two.
 const MAX_CONNECTIONS: usize = 100;
 /// Connections that wait to be accepted.
@@ -148,11 +154,19 @@ impl Endpoint {
     pub async fn serve(self, pages: impl Pages, cancel: CancellationToken) {
         let pages = Arc::new(pages);
         let mut connections: TaskGroup = TaskGroup::new(cancel.child_token());
+        let watching = async {
+            match &self.secured {
+                Some(secured) => secured.watch().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(watching);
         loop {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => break,
                 Some(_) = connections.join_next() => {}
+                () = &mut watching => {}
                 accepted = self.listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
                     Ok((stream, _)) => {
                         let token = connections.token().clone();
@@ -268,8 +282,8 @@ impl std::fmt::Debug for Endpoint {
     }
 }
 
-/// One connection, from its first byte.
-/// Listens on all interfaces, those with IPv4 and those with IPv6 alike, as Go does; where there is no IPv6, on the others.
+/// Listens on all interfaces, those with IPv4 and those with IPv6 alike, as Go does; where IPv6 cannot be had, for whatever
+/// reason, on the others.
 async fn everywhere(port: u16) -> io::Result<TcpListener> {
     let both = || {
         let socket = TcpSocket::new_v6()?;
@@ -279,13 +293,14 @@ async fn everywhere(port: u16) -> io::Result<TcpListener> {
         socket.listen(BACKLOG)
     };
     match both() {
-        Err(error) if error.kind() != io::ErrorKind::AddrInUse && error.kind() != io::ErrorKind::PermissionDenied => {
-            TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await
-        }
-        bound => bound,
+        // Somebody else has the port; that they have it with one family only is no reason to share it.
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(error),
+        Err(_) => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await,
+        Ok(listener) => Ok(listener),
     }
 }
 
+/// One connection, from its first byte.
 async fn greet(stream: TcpStream, secured: Option<Arc<Secured>>, pages: Arc<impl Pages>, cancel: CancellationToken) {
     let Some(secured) = secured else { return answer(stream, None, pages, cancel).await };
     let handshake = tokio::time::timeout(HEADER_TIMEOUT, secured.acceptor().accept(stream));
@@ -325,7 +340,7 @@ async fn answer(
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
-    let connection = http.serve_connection(TokioIo::new(stream), service);
+    let connection = http.serve_connection(TokioIo::new(Patient::new(stream)), service);
     tokio::pin!(connection);
     tokio::select! {
         biased;
@@ -400,5 +415,47 @@ mod tests {
         };
         let ((), text) = tokio::join!(endpoint.serve(Metrics::new(), cancel.clone()), client);
         assert!(text.starts_with("HTTP/1.1 200 OK") && text.contains("# EOF"), "{text}");
+    }
+
+    /// A page that fits into no buffer.
+    struct Long;
+
+    impl Pages for Long {
+        fn page<'a>(&'a self, _: Visit<'a>) -> BoxFuture<'a, Option<Page>> {
+            Box::pin(std::future::ready(Some(Page::text(200, "x".repeat(1 << 20)))))
+        }
+    }
+
+    /// How long a peer is served that takes so long for each KiB of that page, and how many bytes it gets.
+    async fn served(pause: Duration) -> (Duration, usize) {
+        let (mut peer, ours) = tokio::io::duplex(1024);
+        peer.write_all(b"GET /long HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+        let began = tokio::time::Instant::now();
+        let answers = async {
+            let answered = answer(ours, None, Arc::new(Long), CancellationToken::new());
+            tokio::time::timeout(Duration::from_secs(3600), answered).await.expect("it comes to an end");
+            began.elapsed()
+        };
+        let reads = async {
+            let (mut got, mut buffer) = (0, [0; 1024]);
+            loop {
+                tokio::time::sleep(pause).await;
+                match peer.read(&mut buffer).await {
+                    Ok(read @ 1..) => got += read,
+                    Ok(0) | Err(_) => return got,
+                }
+            }
+        };
+        tokio::join!(answers, reads)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_too_long_to_read_an_answer_is_left() {
+        let (took, got) = served(Duration::from_millis(10)).await;
+        assert!(took < ANSWER_TIMEOUT && got > 1 << 20, "{got} bytes in {took:?}");
+        for pause in [Duration::from_secs(1), Duration::from_secs(600)] {
+            let (took, got) = served(pause).await;
+            assert!(took == ANSWER_TIMEOUT && got < 1 << 16, "{got} bytes in {took:?}");
+        }
     }
 }

@@ -25,6 +25,8 @@ pub(crate) use member::Member;
 
 /// No more shards than this: each is a Lease that is written every few seconds.
 const MAX_SHARDS: u32 = 256;
+/// The longest value of a label.
+const MAX_NAME: usize = 63;
 
 /// How keys are shared out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,10 +50,14 @@ impl ShardSettings {
     /// [`LeaseError::Settings`], which names the values.
     pub fn check(&self) -> Result<(), LeaseError> {
         self.lease.check()?;
-        if (1..=MAX_SHARDS).contains(&self.count) {
+        let length = self.lease.name.len();
+        let why = if !(1..=MAX_SHARDS).contains(&self.count) {
+            format!("there can be 1 to {MAX_SHARDS} shards, not {}", self.count)
+        } else if length > MAX_NAME {
+            format!("its name labels the Leases of its shards, so it has at most {MAX_NAME} characters, not {length}")
+        } else {
             return Ok(());
-        }
-        let why = format!("there can be 1 to {MAX_SHARDS} shards, not {}", self.count);
+        };
         Err(LeaseError::Settings { namespace: self.lease.namespace.clone(), name: self.lease.name.clone(), why })
     }
 }

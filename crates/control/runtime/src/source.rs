@@ -35,6 +35,7 @@ use crate::cache::{Cache, CacheState, Change, Informers, Origin, Subscription};
 use crate::controller::ControllerError;
 use crate::engine::KeyFilter;
 use crate::floors::Freshness;
+use crate::metrics::ControllerMetrics;
 use crate::reconciler::Key;
 use crate::scope::Scope;
 use crate::tasks::TaskGroup;
@@ -76,17 +77,18 @@ where
 pub struct Sink<K = ObjectKey> {
     intake: Arc<Intake<K>>,
     priority: i32,
+    metrics: ControllerMetrics,
 }
 
 impl<K: Key> Clone for Sink<K> {
     fn clone(&self) -> Self {
-        Self { intake: Arc::clone(&self.intake), priority: self.priority }
+        Self { intake: Arc::clone(&self.intake), priority: self.priority, metrics: self.metrics.clone() }
     }
 }
 
 impl<K: Key> Sink<K> {
-    pub(crate) fn new(intake: Arc<Intake<K>>, priority: i32) -> Self {
-        Self { intake, priority }
+    pub(crate) fn new(intake: Arc<Intake<K>>, priority: i32, metrics: ControllerMetrics) -> Self {
+        Self { intake, priority, metrics }
     }
 
     /// The same sink for keys of another urgency.
@@ -108,6 +110,9 @@ impl<K: Key> Sink<K> {
 
     /// Has a key reconciled after a while.
     pub fn add_after(&self, key: K, delay: Duration, reason: &'static str) {
+        if !delay.is_zero() {
+            self.metrics.retried();
+        }
         self.intake.add_after(key, delay, Call { priority: self.priority, reason, revision: None });
     }
 

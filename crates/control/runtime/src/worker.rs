@@ -413,7 +413,9 @@ impl<K: Key> Workers<K> {
         match landed {
             Landed::Resting => {}
             Landed::Due(_) => {
-                self.metrics.retried();
+                if ending != Ending::Outcome(Outcome::After(Duration::ZERO)) {
+                    self.metrics.retried();
+                }
                 match ending {
                     Ending::Failed(_) | Ending::Outcome(Outcome::Backoff) => self.metrics.backed_off(),
                     Ending::Outcome(Outcome::Done | Outcome::After(_)) | Ending::Conflict(_) | Ending::Terminal => {}

@@ -110,7 +110,8 @@ impl<K: Key> Builder<K> {
     }
 
     /// Says what it does to objects of a kind besides reading those it listens to (`create`, `patch`, `delete`…): for the
-    /// [roles](crate::Manager::roles) of the process. If all it listens to is in certain namespaces, it is allowed there only.
+    /// [roles](crate::Manager::roles) of the process. If all it listens to is in certain namespaces, it is allowed there
+    /// only; kinds in no namespace, other clusters, channels and sources are in none.
     /// It is not held to it; the API server is who refuses.
     pub fn writes<V: Into<String>>(mut self, resource: &Resource, verbs: impl IntoIterator<Item = V>) -> Self {
         self.description.writes.push(Writes::new(resource, None, verbs));

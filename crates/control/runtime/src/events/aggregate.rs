@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Note;
+use super::event::{Event, cut};
 use super::recent::Recent;
 
 /// An event is "the same" as an earlier one for this long, as in client-go.
@@ -16,18 +16,29 @@ const SIMILAR: usize = 10;
 /// What such a one begins with.
 const COMBINED: &str = "(combined from similar events): ";
 
-/// What makes two events the same: object, type, reason, message.
+/// What makes two events the same: object, type, sort, message.
 type Likeness = (String, &'static str, String, String);
 
 /// What to do about an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Telling {
-    /// Create it under this name.
-    New { name: String },
-    /// Count it on the one of this name; with these words, if it stands for others too.
-    Again { name: String, count: u32, words: Option<String> },
+    /// Create it under this name, with these words.
+    New { name: String, words: String },
+    /// Count it on the one of this name; should that be gone, create it with these words. What is there keeps its own:
+    /// the API lets nobody change them.
+    Again { name: String, count: u32, words: String },
     /// Too many about this object.
     Dropped,
+}
+
+impl Telling {
+    /// The event's.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Self::New { name, .. } | Self::Again { name, .. } => name,
+            Self::Dropped => "",
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -46,7 +57,7 @@ struct Bucket {
 #[derive(Debug)]
 pub(super) struct Aggregate {
     known: Recent<Likeness, Known>,
-    /// How many different words there were for one object, type and reason, and when the last.
+    /// How many different words there were for one object, type and sort, and when the last.
     similar: Recent<(String, &'static str, String), (usize, Duration)>,
     buckets: Recent<String, Bucket>,
 }
@@ -58,45 +69,49 @@ impl Aggregate {
     }
 
     /// Decides about one event; `fresh` makes a name should it be new.
-    pub(super) fn tell(&mut self, note: &Note, now: Duration, fresh: impl FnOnce() -> String) -> Telling {
-        if !self.take_token(&note.subject(), now) {
+    pub(super) fn tell(&mut self, event: &Event, now: Duration, fresh: impl FnOnce() -> String) -> Telling {
+        if !self.take_token(&event.subject(), now) {
             return Telling::Dropped;
         }
-        let likeness = likeness(note);
-        if let Some(again) = self.again(&likeness, now, None) {
-            return again;
+        let likeness = likeness(event);
+        if let Some((name, count)) = self.again(&likeness, now) {
+            return Telling::Again { name, count, words: event.message.clone() };
         }
-        let (subject, kind, reason, _) = likeness.clone();
-        let combined = (subject, kind, reason, COMBINED.to_owned());
-        let is_one_of_many = self.has_too_many_words(note, now);
-        let words = || format!("{COMBINED}{}", note.message);
-        if is_one_of_many && let Some(again) = self.again(&combined, now, Some(words())) {
-            return again;
+        let (likeness, words) = match self.has_too_many_words(event, now) {
+            true => (combined(event), cut(&format!("{COMBINED}{}", event.message))),
+            false => (likeness, event.message.clone()),
+        };
+        if let Some((name, count)) = self.again(&likeness, now) {
+            return Telling::Again { name, count, words };
         }
-        let likeness = if is_one_of_many { combined } else { likeness };
         let name = fresh();
         self.known.put(likeness, Known { name: name.clone(), count: 1, last: now });
-        Telling::New { name }
+        Telling::New { name, words }
     }
 
-    fn again(&mut self, likeness: &Likeness, now: Duration, words: Option<String>) -> Option<Telling> {
+    /// Counts an event on one that is there, if there is one.
+    fn again(&mut self, likeness: &Likeness, now: Duration) -> Option<(String, u32)> {
         let known = self.known.get(likeness).filter(|known| now < known.last + MEMORY)?;
         known.count += 1;
         known.last = now;
-        Some(Telling::Again { name: known.name.clone(), count: known.count, words })
+        Some((known.name.clone(), known.count))
     }
 
     /// Counts an event whose words are new.
-    fn has_too_many_words(&mut self, note: &Note, now: Duration) -> bool {
-        let of = (note.subject(), note.kind.as_str(), note.reason.clone());
+    fn has_too_many_words(&mut self, event: &Event, now: Duration) -> bool {
+        let of = (event.subject(), event.kind.as_str(), event.sort());
         let before = self.similar.get(&of).filter(|(_, last)| now < *last + MEMORY).map_or(0, |(count, _)| *count);
         self.similar.put(of, (before + 1, now));
         before >= SIMILAR
     }
 
-    /// The event is gone from the server (they live for an hour): tell it anew next time.
-    pub(super) fn forget(&mut self, note: &Note) {
-        self.known.remove(&likeness(note));
+    /// The server did not take what was told under this name: tell it anew next time.
+    pub(super) fn forget(&mut self, event: &Event, name: &str) {
+        for likeness in [likeness(event), combined(event)] {
+            if self.known.get(&likeness).is_some_and(|known| known.name == name) {
+                self.known.remove(&likeness);
+            }
+        }
     }
 
     fn take_token(&mut self, subject: &String, now: Duration) -> bool {
@@ -117,8 +132,13 @@ impl Aggregate {
     }
 }
 
-fn likeness(note: &Note) -> Likeness {
-    (note.subject(), note.kind.as_str(), note.reason.clone(), note.message.clone())
+fn likeness(event: &Event) -> Likeness {
+    (event.subject(), event.kind.as_str(), event.sort(), event.message.clone())
+}
+
+/// The one that stands for many that differ only in their words.
+fn combined(event: &Event) -> Likeness {
+    (event.subject(), event.kind.as_str(), event.sort(), COMBINED.to_owned())
 }
 
 #[cfg(test)]
@@ -126,37 +146,48 @@ mod tests {
     use super::super::EventKind;
     use super::*;
 
-    fn note(name: &str, message: &str) -> Note {
+    fn note(name: &str, message: &str) -> Event {
         let json = format!(r#"{{"kind":"File","apiVersion":"x/v1","metadata":{{"name":"{name}","uid":"u-{name}"}}}}"#);
         let object = concert_api::Object::parse(json.into()).unwrap();
-        Note::about(&object, EventKind::Warning, "Failed", message)
+        Event::new(&object, EventKind::Warning, "Failed", message)
     }
 
     const fn s(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
 
+    fn new(name: &str, words: &str) -> Telling {
+        Telling::New { name: name.into(), words: words.into() }
+    }
+
+    fn again(name: &str, count: u32, words: &str) -> Telling {
+        Telling::Again { name: name.into(), count, words: words.into() }
+    }
+
     #[test]
     fn the_same_event_is_counted_and_not_repeated() {
         let mut all = Aggregate::remembering(100);
-        assert_eq!(all.tell(&note("a", "m"), s(0), || "1".into()), Telling::New { name: "1".into() });
-        let again = all.tell(&note("a", "m"), s(5), || unreachable!());
-        assert_eq!(again, Telling::Again { name: "1".into(), count: 2, words: None });
-        assert_eq!(all.tell(&note("a", "other"), s(5), || "2".into()), Telling::New { name: "2".into() });
-        assert_eq!(all.tell(&note("a", "m"), s(700), || "3".into()), Telling::New { name: "3".into() });
+        assert_eq!(all.tell(&note("a", "m"), s(0), || "1".into()), new("1", "m"));
+        assert_eq!(all.tell(&note("a", "m"), s(5), || unreachable!()), again("1", 2, "m"));
+        assert_eq!(all.tell(&note("a", "other"), s(5), || "2".into()), new("2", "other"));
+        assert_eq!(all.tell(&note("a", "m"), s(700), || "3".into()), new("3", "m"));
     }
 
     #[test]
     fn events_that_differ_only_in_words_become_one() {
         let mut all = Aggregate::remembering(100);
-        let mut tell = |n: usize| all.tell(&note("a", &format!("try {n}")), s(0), || format!("e{n}"));
+        let tell = |all: &mut Aggregate, n: usize| all.tell(&note("a", &format!("try {n}")), s(0), || format!("e{n}"));
         for n in 0..SIMILAR {
-            assert_eq!(tell(n), Telling::New { name: format!("e{n}") });
+            assert_eq!(tell(&mut all, n), new(&format!("e{n}"), &format!("try {n}")));
         }
-        assert_eq!(tell(10), Telling::New { name: "e10".into() }, "the one that stands for the rest");
-        let words = Some("(combined from similar events): try 11".to_owned());
-        assert_eq!(tell(11), Telling::Again { name: "e10".into(), count: 2, words });
-        assert_eq!(tell(3), Telling::Again { name: "e3".into(), count: 2, words: None });
+        let words = |n: usize| format!("(combined from similar events): try {n}");
+        assert_eq!(tell(&mut all, 10), new("e10", &words(10)), "the one that stands for the rest");
+        assert_eq!(tell(&mut all, 11), again("e10", 2, &words(11)));
+        assert_eq!(tell(&mut all, 3), again("e3", 2, "try 3"));
+        all.forget(&note("a", "try 3"), "e3");
+        assert_eq!(tell(&mut all, 12), again("e10", 3, &words(12)), "the failure of one is not that of the others");
+        all.forget(&note("a", "try 12"), "e10");
+        assert_eq!(tell(&mut all, 13), new("e13", &words(13)));
     }
 
     #[test]

@@ -50,8 +50,7 @@ impl LeaseSettings {
     /// the pod, and something that no other process has.
     #[must_use]
     pub fn of_this_process(client: &Client, name: impl Into<String>) -> Self {
-        let host = rustix::system::uname();
-        let identity = format!("{}_{}", host.nodename().to_string_lossy(), client.world().random.uuid());
+        let identity = format!("{}_{}", crate::host_name(), client.world().random.uuid());
         Self::new(client.default_namespace(), name, identity)
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -51,7 +51,7 @@ pub(super) struct HouseFamilies {
     objects: Family<OfCache, Gauge>,
     bytes: Family<OfCache, Gauge>,
     lag: Family<OfCache, Seconds>,
-    decode: Family<OfCache, Seconds>,
+    decode: Family<OfCache, Counter<f64, AtomicU64>>,
     skipped: Family<OfCache, Gauge>,
     synced: Family<OfCache, Gauge>,
     joining: Family<OfCache, Gauge>,
@@ -162,8 +162,12 @@ impl Metrics {
         self.house().rejoins.inc();
     }
 
-    /// Before a scrape: how the caches of a cluster are doing.
-    pub(crate) fn caches(&self, cluster: &str, reports: &[CacheReport], undecodable: BTreeMap<String, u64>) {
+    /// What is shown of a cluster.
+    pub(crate) fn cluster(&self, name: &str) -> ClusterMetrics {
+        ClusterMetrics { metrics: self.clone(), name: name.to_owned(), gone: Arc::default() }
+    }
+
+    fn caches(&self, cluster: &str, reports: &[CacheReport], undecodable: BTreeMap<String, u64>) {
         self.forget_caches(cluster);
         self.count_undecodable(cluster, undecodable);
         let house = self.house();
@@ -176,11 +180,11 @@ impl Metrics {
             house.joining.get_or_create(&of).set(number(seen.joining));
             house.bytes.get_or_create(&of).set(number(seen.bytes));
             // What is not known is not shown.
-            for (gauges, time) in [(&house.lag, seen.lag), (&house.decode, Some(seen.decoding))] {
-                if let Some(time) = time {
-                    gauges.get_or_create(&of).set(time.as_secs_f64());
-                }
+            if let Some(lag) = seen.lag {
+                house.lag.get_or_create(&of).set(lag.as_secs_f64());
             }
+            // It was forgotten a moment ago, and counts from zero: what it shows is what was spent in all.
+            house.decode.get_or_create(&of).inc_by(seen.decoding.as_secs_f64());
             for trouble in TROUBLES {
                 let (OfCache { cluster, scope }, suffers) = (of.clone(), seen.troubles.contains(trouble));
                 house.trouble.get_or_create(&InTrouble { cluster, scope, trouble }).set(suffers.into());
@@ -200,8 +204,7 @@ impl Metrics {
         }
     }
 
-    /// Shows nothing more of a cluster that has gone.
-    pub(crate) fn forget_cluster(&self, cluster: &str) {
+    fn forget_cluster(&self, cluster: &str) {
         self.forget_caches(cluster);
         let (house, of) = (self.house(), OfCluster { cluster: cluster.to_owned() });
         for events in [&house.events_dropped, &house.events_silenced, &house.events_failed] {
@@ -221,14 +224,39 @@ impl Metrics {
             for gauges in [&house.objects, &house.bytes, &house.skipped, &house.synced, &house.joining] {
                 gauges.remove(&of);
             }
-            for gauges in [&house.lag, &house.decode] {
-                gauges.remove(&of);
-            }
+            house.lag.remove(&of);
+            house.decode.remove(&of);
             for trouble in TROUBLES {
                 let OfCache { cluster, scope } = of.clone();
                 house.trouble.remove(&InTrouble { cluster, scope, trouble });
             }
         }
+    }
+}
+
+/// What is shown of one cluster, until that has gone.
+#[derive(Clone, Debug)]
+pub(crate) struct ClusterMetrics {
+    metrics: Metrics,
+    name: String,
+    gone: Arc<Mutex<bool>>,
+}
+
+impl ClusterMetrics {
+    /// Before a scrape: how its caches are doing.
+    pub(crate) fn observe(&self, reports: &[CacheReport], undecodable: BTreeMap<String, u64>) {
+        // Held to the end: what is forgotten meanwhile must not be shown anew. Within it only families are locked.
+        let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*gone {
+            self.metrics.caches(&self.name, reports, undecodable);
+        }
+    }
+
+    /// Shows nothing more of it, whoever may still observe it.
+    pub(crate) fn forget(&self) {
+        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        *gone = true;
+        self.metrics.forget_cluster(&self.name);
     }
 }
 

@@ -51,7 +51,7 @@ impl MailboxFamilies {
 
 impl Metrics {
     /// Before a scrape: what waits in the mailboxes of a controller, by source. What is not named is not shown any more.
-    pub(crate) fn mailboxes(&self, controller: &str, backlogs: &[(String, Backlog)]) {
+    pub(super) fn mailboxes(&self, controller: &str, backlogs: &[(String, Backlog)]) {
         let families = &self.0.mailboxes;
         // Several sources may have one name: they are shown as one.
         let mut now: BTreeMap<OfSource, Backlog> = BTreeMap::new();

@@ -6,24 +6,20 @@
 //! `system:auth-delegator`).
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use concert_api::Gvk;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 use super::Page;
+use super::certificate::{Certificate, CertificateFiles};
 use crate::client::{ApiError, Client};
-use crate::metrics::Metrics;
 use crate::resource::Resource;
 
 /// How long the API server's word holds. controller-runtime: one minute for who it is.
@@ -50,53 +46,28 @@ pub struct Security {
     pub reviewed: bool,
 }
 
-/// A certificate and its key, as PEM. They are read again for each connection, so that a new one is shown at once.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CertificateFiles {
-    /// The certificate, and those between it and what clients trust.
-    pub certificate: PathBuf,
-    /// Its private key.
-    pub key: PathBuf,
-}
-
-/// A certificate as bytes.
-type Pair = (Vec<u8>, Vec<u8>);
-
 /// See the module.
 pub(super) struct Secured {
-    files: Option<CertificateFiles>,
-    metrics: Option<Metrics>,
-    /// What was read last, and what it is good for.
-    shown: Mutex<(Pair, TlsAcceptor)>,
+    certificate: Certificate,
     reviewer: Option<Reviewer>,
 }
 
 impl Secured {
     /// Why not is said in words.
     pub(super) fn new(security: Security, client: Client) -> Result<Self, String> {
-        let metrics = client.metrics().cloned();
-        let pair = match &security.certificate {
-            Some(files) => files.counted(metrics.as_ref())?,
-            None => self_signed()?,
-        };
-        let acceptor = acceptor(&pair)?;
+        let certificate = Certificate::new(security.certificate, client.metrics().cloned())?;
         let reviewer = security.reviewed.then(|| Reviewer::new(client));
-        Ok(Self { files: security.certificate, metrics, shown: Mutex::new((pair, acceptor)), reviewer })
+        Ok(Self { certificate, reviewer })
     }
 
-    /// What new connections are greeted with. A certificate that cannot be read leaves the one before in place.
+    /// What new connections are greeted with.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = self.files.as_ref().map(|files| files.counted(self.metrics.as_ref()));
-        match read {
-            None => {}
-            Some(Ok(pair)) if pair == shown.0 => {}
-            Some(changed) => match changed.and_then(|pair| Ok((acceptor(&pair)?, pair))) {
-                Ok((acceptor, pair)) => *shown = (pair, acceptor),
-                Err(why) => tracing::warn!(why, "the certificate of an endpoint cannot be renewed"),
-            },
-        }
-        shown.1.clone()
+        self.certificate.acceptor()
+    }
+
+    /// Follows the certificate's files, for ever.
+    pub(super) async fn watch(&self) {
+        self.certificate.watch().await;
     }
 
     /// Whether a request may see a path; if not, what it sees instead.
@@ -106,42 +77,6 @@ impl Secured {
             None => Ok(()),
         }
     }
-}
-
-impl CertificateFiles {
-    fn counted(&self, metrics: Option<&Metrics>) -> Result<Pair, String> {
-        let read = self.read();
-        let well = read.as_ref().is_ok_and(|pair| acceptor(pair).is_ok());
-        metrics.into_iter().for_each(|metrics| metrics.read_certificate(well));
-        read
-    }
-
-    fn read(&self) -> Result<Pair, String> {
-        let read = |path: &PathBuf| {
-            std::fs::read(path).map_err(|error| format!("cannot read {:?}: {error}", path.display().to_string()))
-        };
-        Ok((read(&self.certificate)?, read(&self.key)?))
-    }
-}
-
-/// Who asks for it has to be told to trust it, or not to ask.
-fn self_signed() -> Result<Pair, String> {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()]);
-    let made = made.map_err(|error| format!("cannot make a certificate: {error}"))?;
-    Ok((made.cert.pem().into_bytes(), made.signing_key.serialize_pem().into_bytes()))
-}
-
-fn acceptor((certificate, key): &Pair) -> Result<TlsAcceptor, String> {
-    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(certificate)
-        .collect::<Result<_, _>>()
-        .map_err(|error| format!("the certificate is not PEM: {error}"))?;
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| format!("the key is not PEM: {error}"))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let wrong = |error: rustls::Error| format!("the certificate and its key cannot be used: {error}");
-    let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(wrong)?;
-    let mut config = config.with_no_client_auth().with_single_cert(chain, key).map_err(wrong)?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
 /// Asks the API server.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use concert_api::{Object, ObjectKey, Time};
 use futures::future::join_all;
+use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +22,9 @@ use crate::metrics::Metrics;
 const GROUP: &str = "concert.dev/shards";
 /// Marks the Lease of a member among them.
 const MEMBER: &str = "concert.dev/shard-member";
+
+/// So much of an identity is part of a Lease's name: that has at most 253 characters, with the name of the group.
+const MAX_IDENTITY: usize = 128;
 
 /// A Lease, and what we make of it.
 struct Seat {
@@ -347,11 +351,21 @@ impl ShardSettings {
         self.labelled(format!("{}-{shard}", self.lease.name), ("concert.dev/shard", shard.to_string()))
     }
 
-    /// Identities may be anything; names may not.
     fn member_lease(&self) -> LeaseSettings {
-        let identity: String =
-            self.lease.identity.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        let identity = identity.trim_matches('-').to_ascii_lowercase();
-        self.labelled(format!("{}-member-{identity}", self.lease.name), (MEMBER, "true".to_owned()))
+        let name = format!("{}-member-{}", self.lease.name, nameable(&self.lease.identity));
+        self.labelled(name, (MEMBER, "true".to_owned()))
     }
+}
+
+/// Identities may be anything; names may not. What a name cannot say of one is said by a digest, so that no two are alike.
+fn nameable(identity: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let cleaned: String = identity.chars().take(MAX_IDENTITY).map(plain).collect();
+    let cleaned = cleaned.trim_matches('-');
+    if cleaned == identity {
+        return cleaned.to_owned();
+    }
+    let digest = Sha256::digest(identity);
+    let digest: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    format!("{cleaned}-{digest}").trim_start_matches('-').to_owned()
 }

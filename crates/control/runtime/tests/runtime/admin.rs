@@ -45,6 +45,7 @@ const NAMES: &[&str] = &[
     "concert_cache_objects{cluster=\"\",scope=\"configmaps\"} ",
     "concert_cache_bytes{cluster=\"\",scope=\"configmaps\"} ",
     "concert_watch_lag_seconds{cluster=\"\",scope=\"configmaps\"} ",
+    "concert_watch_decode_seconds_total{cluster=\"\",scope=\"configmaps\"} ",
     "concert_cache_synced{cluster=\"\",scope=\"configmaps\"} 1",
     "concert_cache_skipped_objects{cluster=\"\",scope=\"configmaps\"} 0",
     "concert_watch_trouble{cluster=\"\",scope=\"configmaps\",trouble=\"forbidden\"} 0",

@@ -32,6 +32,9 @@ fn everything_holds(server: &ControlPlane) {
         objects::creates_or_updates(&client, "be").await;
         controllers::changes_start_reconciles(&client, "controller").await;
         events::events_are_told_and_counted(&client, "events").await;
+        events::events_alike_become_one(&client, "alike").await;
+        events::events_say_what_was_done_and_by_whom(&client, "done").await;
+        events::events_about_odd_names_are_told(&client).await;
         leases::a_lease_is_handed_over(&client, "lease").await;
         let took = managers::a_standby_takes_over(&client, "standby").await;
         assert!(took < Duration::from_secs(14), "before the lease would have run out: {took:?}");

@@ -5,8 +5,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use concert_api::Gvk;
-use concert_runtime::{Client, EventKind, Manager, ManagerSettings, Recorder, Resource, Selection, Stop};
+use concert_runtime::{
+    Client, Event, EventKind, Manager, ManagerSettings, Recorder, Reference, Resource, Selection, Stop,
+};
 use concert_world::{Call, Gate, Verdict, World};
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::clients::On;
@@ -41,6 +45,118 @@ pub(crate) async fn events_are_told_and_counted(client: &Client, name: &str) {
     let old = old.filter(|event| event["involvedObject"]["uid"] == *object.uid() && event["message"] == "no disk");
     assert_eq!(old.map(|event| event["series"]["count"].clone()).collect::<Vec<_>>(), [5]);
     client.delete(&maps(), &key(name), &Default::default()).await.unwrap();
+}
+
+/// The events about an object, as the server has them.
+async fn told_of(client: &Client, namespace: &str, uid: &str) -> Vec<Value> {
+    let events = Resource::namespaced(Gvk::new("events.k8s.io", "v1", "Event"), "events");
+    let here = Selection { namespace: namespace.into(), ..Selection::default() };
+    let all = client.list(&events, &here).await.unwrap();
+    let all = all.objects.iter().map(|event| event.value().unwrap());
+    all.filter(|event| event["regarding"]["uid"] == uid).collect()
+}
+
+/// Of many events that differ only in their words the later ones are one object with a count.
+pub(crate) async fn events_alike_become_one(client: &Client, name: &str) {
+    let object = client.create(&maps(), &map(name, "1")).await.unwrap();
+    let (recorder, teller) = Recorder::new(client.clone(), "concert");
+    let long = "x".repeat(1020);
+    for n in 0..13 {
+        recorder.record(&object, EventKind::Warning, "CannotCreate", &format!("try {n} {long}"));
+    }
+    let failed = recorder.failed().clone();
+    drop(recorder);
+    teller.run(CancellationToken::new()).await;
+    let told = told_of(client, "default", &object.uid()).await;
+    let combined = |event: &&Value| event["note"].as_str().unwrap().starts_with("(combined from similar events): try ");
+    let counts: Vec<Value> = told.iter().filter(combined).map(|event| event["series"]["count"].clone()).collect();
+    assert_eq!((told.len(), counts, failed.get()), (11, vec![json!(3)], 0));
+    client.delete(&maps(), &key(name), &Default::default()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_alike_are_told_as_one() {
+    events_alike_become_one(&Server::new().await.client(&World::simulated(1)), "a").await;
+}
+
+/// Not every name of an object may be part of an event's name.
+pub(crate) async fn events_about_odd_names_are_told(client: &Client) {
+    let roles = Resource::cluster(Gvk::new("rbac.authorization.k8s.io", "v1", "ClusterRole"), "clusterroles");
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "rules": [],
+        "metadata": { "name": "system:concert:Odd_one" },
+    });
+    let role = client.create(&roles, &role).await.unwrap();
+    let object = client.create(&maps(), &map(&"n".repeat(253), "1")).await.unwrap();
+    let (recorder, teller) = Recorder::new(client.clone(), "concert");
+    for object in [&role, &object] {
+        recorder.record(object, EventKind::Normal, "Created", "done");
+        recorder.record(object, EventKind::Normal, "Created", "done");
+    }
+    let failed = recorder.failed().clone();
+    drop(recorder);
+    teller.run(CancellationToken::new()).await;
+    assert_eq!(failed.get(), 0);
+    for object in [&role, &object] {
+        let told = told_of(client, "default", &object.uid()).await;
+        let counts: Vec<&Value> = told.iter().map(|event| &event["series"]["count"]).collect();
+        assert_eq!(counts, [2], "{}", object.name());
+        let name = told[0]["metadata"]["name"].as_str().unwrap();
+        assert!(concert_api::names::subdomain_faults(name).is_empty(), "{name}");
+    }
+    client.delete(&roles, &concert_api::ObjectKey::new("", &*role.name()), &Default::default()).await.unwrap();
+    client.delete(&maps(), &object.key(), &Default::default()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_are_told_whatever_the_name_of_their_object() {
+    events_about_odd_names_are_told(&Server::new().await.client(&World::simulated(1))).await;
+}
+
+/// An event says about which object it is, typed or not, which other has to do with it, what was done, and who says so.
+pub(crate) async fn events_say_what_was_done_and_by_whom(client: &Client, name: &str) {
+    let object = client.create(&maps(), &map(name, "1")).await.unwrap();
+    let other = client.create(&maps(), &map(&format!("{name}-other"), "1")).await.unwrap();
+    let typed: ConfigMap = serde_json::from_slice(object.bytes()).unwrap();
+    let (recorder, teller) = Recorder::new(client.clone(), "concert");
+    recorder.record(&object, EventKind::Normal, "Seen", "same");
+    recorder.record(Reference::of(&typed), EventKind::Normal, "Seen", "same");
+    let copied = || Event::new(Reference::of(&typed), EventKind::Normal, "Seen", "same");
+    recorder.tell(copied().action("Copying").related(&other));
+    recorder.tell(copied().action("Copying").related(&other));
+    recorder.tell(copied().action(&"x".repeat(200)));
+    let failed = recorder.failed().clone();
+    drop(recorder);
+    teller.run(CancellationToken::new()).await;
+    assert_eq!(failed.get(), 0);
+    let told = told_of(client, "default", &object.uid()).await;
+    let say = |event: &Value| {
+        let by = format!("{} {}", event["reportingController"], event["reportingInstance"]);
+        let related = event["related"]["uid"].as_str().unwrap_or_default().to_owned();
+        (event["action"].as_str().unwrap().to_owned(), related, event["series"]["count"].clone(), by)
+    };
+    let mut said: Vec<_> = told.iter().map(say).collect();
+    said.sort_by(|one, other| one.0.cmp(&other.0));
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let by = format!("\"concert\" \"concert-{host}\"");
+    let long = format!("{}...", "x".repeat(125));
+    let nobody = String::new;
+    assert_eq!(
+        said,
+        [
+            ("Copying".to_owned(), other.uid().into_owned(), json!(2), by.clone()),
+            ("Reconciling".to_owned(), nobody(), json!(2), by.clone()),
+            (long, nobody(), Value::Null, by),
+        ]
+    );
+    for object in [&object, &other] {
+        client.delete(&maps(), &object.key(), &Default::default()).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_say_what_was_done() {
+    events_say_what_was_done_and_by_whom(&Server::new().await.client(&World::simulated(1)), "a").await;
 }
 
 #[tokio::test(start_paused = true)]

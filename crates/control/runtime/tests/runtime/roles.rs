@@ -1,9 +1,10 @@
 //! Roles made of what controllers declare: enough, and not more.
 
-use concert_api::ObjectKey;
+use concert_api::{Gvk, ObjectKey};
+use concert_runtime::controller::Builder;
 use concert_runtime::{
-    Controller, KindSettings, LeaseSettings, Manager, ManagerSettings, Mapping, Narrowing, Outcome, Resource, Scope,
-    Security, Selectors, ShardSettings, reconcile_fn,
+    Channel, Controller, KindSettings, LeaseSettings, Manager, ManagerSettings, Mapping, Narrowing, Outcome, Resource,
+    Scope, Security, Selectors, ShardSettings, Sink, Trigger, reconcile_fn,
 };
 use concert_world::World;
 use k8s_openapi::api::core::v1::PersistentVolume;
@@ -90,7 +91,64 @@ async fn who_listens_in_certain_namespaces_is_allowed_nothing_elsewhere() {
         [
             ("ClusterRole", "", &json!([rule("", "persistentvolumes", &["patch"])])),
             ("Role", "blue", &json!([create, lease, events, widgets])),
+            ("Role", "default", &json!([events])),
             ("Role", "green", &json!([create, secret, events])),
         ]
     );
+}
+
+/// Where a controller may create maps, and tell events, that listens to widgets in one namespace and to what `listens` adds.
+async fn acts_in(listens: impl FnOnce(Builder, &Manager) -> Builder) -> [Vec<String>; 2] {
+    let manager = Manager::new(Server::new().await.client(&World::simulated(1)), ManagerSettings::new("m"));
+    let builder = Controller::builder("c").writes(&maps(), ["create"]);
+    let done = reconcile_fn(|_| async { Ok(Outcome::Done) });
+    manager.add_controller(listens(builder, &manager).run(done).unwrap()).unwrap();
+    let roles = manager.roles("operator");
+    let of = |resource: &str| {
+        let allows = |rule: &Value| rule["resources"][0] == *resource && rule["verbs"][0] == "create";
+        let allowing = roles.iter().filter(|role| role["rules"].as_array().unwrap().iter().any(allows));
+        allowing.map(|role| role["metadata"]["namespace"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    [of("configmaps"), of("events")]
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_hears_of_more_than_certain_namespaces_is_allowed_to_act_everywhere() {
+    let narrow = || Scope::all(widgets()).in_namespaces(["blue"]);
+    let nodes = || Resource::cluster(Gvk::new("", "v1", "Node"), "nodes");
+    let timer = || Trigger::source("timer", |_: Sink| async { Ok(()) });
+    let everywhere = [vec![String::new()], vec![String::new()]];
+    assert_eq!(acts_in(|all, _| all.for_(narrow())).await, [["blue"], ["blue"]]);
+    assert_eq!(acts_in(|all, _| all.for_(narrow()).watches(nodes(), Mapping::own())).await, everywhere);
+    assert_eq!(acts_in(|all, _| all.for_(narrow()).on(timer())).await, everywhere);
+    let channel = || Trigger::channel(&Channel::new(), Mapping::own());
+    assert_eq!(acts_in(|all, _| all.for_(narrow()).on(channel())).await, everywhere);
+    assert_eq!(acts_in(|all, _| all.on(timer())).await, everywhere);
+    let far = Server::new().await.client(&World::simulated(2));
+    let elsewhere = |all: Builder, manager: &Manager| {
+        let other = manager.clusters().add("far", far).unwrap();
+        all.for_(narrow()).watches(narrow(), Mapping::own()).in_cluster(&other)
+    };
+    assert_eq!(acts_in(elsewhere).await, everywhere);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lives_in_no_namespace_is_read_everywhere_and_names_are_told_from_other_selectors() {
+    let manager = Manager::new(Server::new().await.client(&World::simulated(1)), ManagerSettings::new("m"));
+    let nodes = |fields: &str| {
+        let all = Scope::all(Resource::cluster(Gvk::new("", "v1", "Node"), "nodes"));
+        all.in_namespaces(["blue"]).with_fields(fields)
+    };
+    let rules = |fields: &str| {
+        let done = reconcile_fn(|_| async { Ok(Outcome::Done) });
+        let name = format!("c {fields}");
+        manager.add_controller(Controller::builder(name).for_(nodes(fields)).run(done).unwrap()).unwrap();
+        let roles = manager.roles("operator");
+        assert_eq!((roles.len(), &roles[0]["kind"]), (1, &json!("ClusterRole")));
+        let rules = roles[0]["rules"].as_array().unwrap().iter().filter(|rule| rule["resources"] == json!(["nodes"]));
+        rules.map(|rule| rule["resourceNames"].clone()).collect::<Vec<Value>>()
+    };
+    assert_eq!(rules("metadata.name==x"), [json!(["x"])]);
+    assert_eq!(rules("metadata.name=x"), [json!(["x"])]);
+    assert_eq!(rules("metadata.name!=x"), [Value::Null], "all, and so the one as well");
 }

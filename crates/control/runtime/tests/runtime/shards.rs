@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use concert_api::ObjectKey;
+use concert_api::{Gvk, ObjectKey};
 use concert_runtime::manager::ManagerError;
 use concert_runtime::{
-    Client, Controller, Manager, ManagerSettings, Outcome, Scope, ShardSettings, Shards, Stop, TaskGroup, reconcile_fn,
+    Client, Controller, Manager, ManagerSettings, Outcome, Resource, Scope, Selection, ShardSettings, Shards, Stop,
+    TaskGroup, reconcile_fn,
 };
 use concert_world::{Call, Gate, Verdict, World};
 use serde_json::json;
@@ -256,4 +257,27 @@ async fn a_lost_reply_during_a_handover_ends_nothing() {
     assert!(ended.is_err(), "{ended:?}");
     assert_eq!(held(&[&a, &b]), [4, 4]);
     assert_eq!(books.lock().unwrap().met, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn replicas_whose_identities_look_alike_are_two() {
+    let ((server, client), books) = (server_with_keys().await, Books::default());
+    let replicas = [replica(&server, "pod.a", 1, &books), replica(&server, "pod-a", 2, &books)];
+    settled(&replicas.each_ref(), Duration::from_secs(30)).await;
+    let leases = Resource::namespaced(Gvk::new("coordination.k8s.io", "v1", "Lease"), "leases");
+    let members = Selection { labels: "concert.dev/shard-member".into(), ..Selection::default() };
+    let present = client.list(&leases, &members).await.unwrap().objects;
+    let names: Vec<String> = present.iter().map(|lease| lease.name().into_owned()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert!(names.contains(&"maps-member-pod-a".to_owned()), "who needs no change keeps its name: {names:?}");
+    assert!(names.iter().any(|name| name.starts_with("maps-member-pod-a-")), "{names:?}");
+}
+
+#[test]
+fn the_name_of_shards_has_to_be_the_value_of_a_label() {
+    let checked = |name: &str| ShardSettings::new("home", name, "me").check().map_err(|error| error.to_string());
+    assert_eq!(checked(&"n".repeat(63)), Ok(()));
+    let why = "its name labels the Leases of its shards, so it has at most 63 characters, not 64";
+    let name = "n".repeat(64);
+    assert_eq!(checked(&name), Err(format!("cannot use lease home/{name}: {why}")));
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use concert_runtime::limiter::{Bucket, FastSlow, MaxOf};
 use concert_runtime::{
-    Backoff, Controller, ControllerDefaults, Outcome, Panics, RateLimiter, ReconcileError, Sink, Trigger, priority,
-    reconcile_fn,
+    Backoff, Channel, Controller, ControllerDefaults, Manager, ManagerSettings, Mapping, Outcome, Panics, RateLimiter,
+    ReconcileError, Sink, Trigger, priority, reconcile_fn,
 };
 use concert_world::World;
 use tokio::time::Instant;
@@ -370,4 +370,63 @@ async fn what_a_turn_starts_beside_itself_hears_that_it_is_over() {
     engine.add(controller).unwrap();
     until("all four are over", || ended.lock().unwrap().len() == 4).await;
     assert_eq!(*ended.lock().unwrap(), [0, 1, 2, 3]);
+}
+
+/// Scrapes are slow when there is much to tell: what goes meanwhile is not shown again by those who still look.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_removed_during_a_scrape_is_not_shown_by_the_next_one() {
+    let (near, far) = (Server::new().await, Server::new().await);
+    let manager = Manager::new(near.client(&World::simulated(1)), ManagerSettings::new("m"));
+    let other = manager.clusters().add("far", far.client(&World::simulated(2))).unwrap();
+    let urgent = Trigger::source("urgent", |sink: Sink| async move {
+        sink.with_priority(7).add(key("a"), "test");
+        std::future::pending().await
+    });
+    let slow = Trigger::channel(&Channel::new(), Mapping::own());
+    let done = reconcile_fn(|_| async { Ok(Outcome::Done) });
+    let controller = Controller::builder("c").on(urgent).on(slow).watches(maps(), Mapping::own()).in_cluster(&other);
+    manager.add_controller(controller.run(done).unwrap()).unwrap();
+    let ((here, looks), (goes, on)) = (std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+    let on = Mutex::new(on);
+    // It comes before all others.
+    manager.metrics().observe("a slow one", move |_| {
+        here.send(()).unwrap();
+        let _ = on.lock().unwrap().recv();
+    });
+    let shown = |text: &str| {
+        let gauges = ["workqueue_depth{", "concert_source_", "concert_cache_", "concert_watch_"];
+        let of = |line: &&str| line.contains("\"c\"") || line.contains("\"far\"");
+        let lines = text.lines().filter(|line| gauges.iter().any(|gauge| line.starts_with(gauge))).filter(of);
+        lines.filter(|line| !line.contains("_total")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let scraped = manager.metrics().clone();
+    let scrape = std::thread::spawn(move || scraped.text());
+    looks.recv().unwrap();
+    assert!(manager.engine().remove("c").await && manager.clusters().remove("far").await);
+    drop(goes);
+    scrape.join().unwrap();
+    assert_eq!(shown(&manager.metrics().text()), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_added_with_a_delay_is_counted_as_a_retry_and_nothing_else_is() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let (engine, metrics) = engine(&client);
+    let source = Trigger::source("source", |sink: Sink| async move {
+        sink.add(key("a"), "now");
+        sink.add_after(key("b"), Duration::ZERO, "now as well");
+        sink.add_after(key("c"), Duration::from_secs(5), "later");
+        sink.with_priority(3).add_after(key("d"), Duration::from_secs(5), "later");
+        std::future::pending().await
+    });
+    let turns = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&turns);
+    let reconciler = reconcile_fn(move |request| {
+        let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
+        async move { Ok(if is_first && &*request.key.name == "a" { Outcome::After(Duration::ZERO) } else { Outcome::Done }) }
+    });
+    engine.add(Controller::builder("c").on(source).run(reconciler).unwrap()).unwrap();
+    until("all turns", || turns.load(Ordering::Relaxed) == 5).await;
+    let text = metrics.text();
+    assert!(text.contains("workqueue_retries_total{name=\"c\",controller=\"c\"} 2"), "{text}");
 }
