@@ -92,6 +92,8 @@ struct Shared {
 struct Expected {
     mark: Mark,
     uid: String,
+    /// The watches that are going to tell of it, or may.
+    feeds: BTreeSet<Feed>,
 }
 
 /// What was deleted: the object that was known, and the one that was written and had not been seen.
@@ -264,6 +266,11 @@ impl Cache {
     /// ones that show the object now, and will tell at least that they do no longer, and those that it matches by what
     /// can be judged here.
     pub(crate) fn hearing(&self, written: &Object) -> (Vec<Feed>, Mark) {
+        self.concerned(written, Feed::selects)
+    }
+
+    /// The watches that tell of what was just written: of all of its namespace, because they show it now, or by `selects`.
+    fn concerned(&self, written: &Object, selects: impl Fn(&Feed, &Object) -> bool) -> (Vec<Feed>, Mark) {
         let key = written.key();
         let (mut feeds, mark) = {
             let progress = self.shared().progress.borrow();
@@ -271,7 +278,7 @@ impl Cache {
         };
         let known = self.get(&key).is_some();
         let shown = |feed: &Feed| known && self.shared().is_shown_by(feed, &key);
-        feeds.retain(|feed| feed.shows(&key.namespace) || feed.selects(written) || shown(feed));
+        feeds.retain(|feed| feed.shows(&key.namespace) || selects(feed, written) || shown(feed));
         (feeds, mark)
     }
 
@@ -285,20 +292,22 @@ impl Cache {
         self.shared().progress.borrow().is_feed_past(feed, mark)
     }
 
-    /// Something of this version was written and should be seen soon. Where nobody looks, it is not waited for.
-    pub(crate) fn expect(&self, key: ObjectKey, uid: &str, revision: u64) {
-        let (covers, mark) = {
-            let progress = self.shared().progress.borrow();
-            (progress.covers(&key.namespace), progress.mark(revision))
-        };
-        if !covers {
+    /// This was written and should be seen soon. Where nobody looks, or is told of such objects, it is not waited for.
+    pub(crate) fn expect(&self, written: &Object) {
+        let (feeds, mark) = self.concerned(written, Feed::may_select);
+        let (key, uid) = (written.key(), written.uid().into_owned());
+        let mut feeds: BTreeSet<Feed> = feeds.into_iter().collect();
+        let mut expected = self.shared().expected.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = expected.get(&key);
+        if before.is_some_and(|before| before.mark.later(mark) != mark) {
             return;
         }
-        let mut expected = self.shared().expected.lock().unwrap_or_else(PoisonError::into_inner);
-        let later = expected.get(&key).map_or(mark, |before| before.mark.later(mark));
-        if later == mark {
-            expected.insert(key, Expected { mark, uid: uid.to_owned() });
+        // Who is going to tell of an earlier state is going to tell that it is over.
+        feeds.extend(before.iter().flat_map(|before| before.feeds.iter().cloned()));
+        if feeds.is_empty() {
+            return;
         }
+        expected.insert(key, Expected { mark, uid, feeds });
         if expected.len() > EXPECTED {
             let oldest = expected.iter().min_by_key(|(_, one)| one.mark.revision).map(|(key, _)| key.clone());
             oldest.map(|key| expected.remove(&key));
@@ -350,7 +359,9 @@ impl Cache {
             gone.iter().filter(|(key, _)| concerns(key)).map(|(key, one)| (key.clone(), one.clone())).collect()
         };
         for (key, one) in wanted {
-            self.until(|progress| progress.is_past(&key.namespace, one.mark)).await;
+            for feed in &one.feeds {
+                self.passes(feed, one.mark).await;
+            }
             let mut expected = self.shared().expected.lock().unwrap_or_else(PoisonError::into_inner);
             if expected.get(&key) == Some(&one) {
                 expected.remove(&key);

@@ -53,6 +53,9 @@ pub struct KindSettings {
     pub transform: Option<Transform>,
     /// Whether to keep `managedFields`, which are often half of an object.
     pub managed_fields: bool,
+    /// Whether [`Informers::objects`] reads it from the server, whoever watches it: for kinds of which a moment's lag is too
+    /// much. What is watched, and [`Informers::cache`], stay as they are.
+    pub live: bool,
 }
 
 /// What a process watches of each kind: one place to say "only these namespaces" for all its controllers. What a controller
@@ -109,6 +112,10 @@ impl Narrowing {
             part.fields = fields;
         }
         part
+    }
+
+    fn reads_live(&self, scope: &Scope) -> bool {
+        self.lines(scope).any(|line| line.live)
     }
 
     fn keep(&self, scope: &Scope) -> Keep {
@@ -295,6 +302,11 @@ impl Informers {
 
     pub(super) fn lazies(&self) -> &Arc<Lazies> {
         &self.0.lazies
+    }
+
+    /// Whether handles on a kind read from the server.
+    pub(crate) fn reads_live(&self, scope: &Scope) -> bool {
+        self.0.narrowing.reads_live(scope)
     }
 
     /// When caches that are opened by a read are closed, if reads open them.

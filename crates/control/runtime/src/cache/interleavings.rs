@@ -248,7 +248,7 @@ fn who_reads_its_own_writes_waits_for_them_and_no_longer() {
         let own = cache.clone();
         let own = spawn(move || {
             block_on(own.synced());
-            own.expect(key("c"), "c", 5);
+            own.expect(&Object::parse(object("n", "c", 5).bytes).unwrap());
             own.expect_gone(&key("b"));
             block_on(own.shows_expected(|_| true));
             assert!(own.get(&key("b")).is_none());

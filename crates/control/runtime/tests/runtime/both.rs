@@ -29,6 +29,8 @@ fn everything_holds(server: &ControlPlane) {
         kinds::writes_differ_by_client(&client, "write").await;
         objects::a_typed_life(&client, "typed").await;
         objects::applies_own_fields(&client, "own").await;
+        objects::some_objects_are_read_and_written(&client, "some").await;
+        objects::some_kinds_are_read_live(&client, "live").await;
         objects::creates_or_updates(&client, "be").await;
         controllers::changes_start_reconciles(&client, "controller").await;
         events::events_are_told_and_counted(&client, "events").await;

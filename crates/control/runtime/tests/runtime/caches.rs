@@ -411,7 +411,9 @@ async fn who_reads_a_kind_that_nobody_watches_is_told_what_to_do() {
     part.synced().await;
     let refused = objects.get(&key("a")).await.unwrap_err().to_string();
     assert!(
-        refused.contains("nobody watches configmaps (what is watched of it is configmaps namespace=default);"),
+        refused.contains(
+            "nobody watches configmaps (what is watched of it is configmaps namespace=default: objects_in reads that);"
+        ),
         "{refused}"
     );
     assert!(objects.live().get(&key("a")).await.unwrap().is_some());
@@ -553,6 +555,7 @@ async fn what_a_process_says_of_a_kind_holds_where_a_controller_says_nothing() {
         selectors: Selectors::labelled("app=x"),
         transform: Some(Transform::tree(|object| object["data"] = json!({ "left": "out" }))),
         managed_fields: true,
+        ..KindSettings::default()
     };
     let narrowing = Narrowing { kinds: [(maps().group_resource(), here)].into(), ..Narrowing::default() };
     let informers = Informers::narrowed(client.clone(), narrowing);
