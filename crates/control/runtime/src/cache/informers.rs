@@ -19,7 +19,7 @@ use super::view::Memo;
 use super::{Alive, Cache, CacheState, Shared};
 use crate::client::Client;
 use crate::resource::Resource;
-use crate::scope::{Form, Namespaces, Part, Place, Scope};
+use crate::scope::{Namespaces, Part, Place, Scope};
 use crate::sync::{Mutex, RwLock, watch};
 use crate::tasks::TaskGroup;
 use crate::watch::Trouble;
@@ -49,7 +49,7 @@ pub struct KindSettings {
     pub namespaces: BTreeMap<String, Selectors>,
     /// Which objects, where their namespace's line does not say so.
     pub selectors: Selectors,
-    /// Makes less of each object before it is kept.
+    /// Makes less of each object before it is kept; of its metadata, where these are all that is watched.
     pub transform: Option<Transform>,
     /// Whether to keep `managedFields`, which are often half of an object.
     pub managed_fields: bool,
@@ -121,7 +121,6 @@ impl Narrowing {
     fn keep(&self, scope: &Scope) -> Keep {
         let transform = self.lines(scope).find_map(|line| line.transform.clone());
         let managed_fields = self.lines(scope).any(|line| line.managed_fields);
-        let transform = transform.filter(|_| scope.form == Form::Full);
         Keep { gvk: scope.resource.gvk.clone(), managed_fields, transform }
     }
 }

@@ -23,6 +23,7 @@ fn everything_holds(server: &ControlPlane) {
         watches::a_cache_follows(&client, "cache").await;
         caches::objects_are_found(&client, "found").await;
         caches::metadata_alone(&client, "meta").await;
+        caches::metadata_are_transformed(&client, "less").await;
         caches::selectors_are_joined(&client, "joined").await;
         caches::namespaces_are_followed(&client, "followed").await;
         kinds::a_kind_of_ones_own(&client).await;

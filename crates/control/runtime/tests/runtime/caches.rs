@@ -195,6 +195,30 @@ async fn metadata_are_watched_alone() {
     metadata_alone(&Server::new().await.client(&World::simulated(1)), "meta").await;
 }
 
+/// What is not to be kept is not kept of metadata either.
+pub(crate) async fn metadata_are_transformed(client: &Client, prefix: &str) {
+    let name = format!("{prefix}-m");
+    let mut object = labelled("default", &name, "web");
+    object["metadata"]["annotations"] =
+        json!({ "kubectl.kubernetes.io/last-applied-configuration": "a second copy", "other": "stays" });
+    client.create(&maps(), &object).await.unwrap();
+    let defaults = KindSettings { transform: Some(Transform::without_last_applied()), ..KindSettings::default() };
+    let informers = Informers::narrowed(client.clone(), Narrowing { defaults, ..Narrowing::default() });
+    let scope = || Scope::one(maps(), &key(&name));
+    for cache in [informers.cache(scope()), informers.cache(scope().metadata_only())] {
+        cache.synced().await;
+        let annotations = cache.get(&key(&name)).unwrap().annotations();
+        assert_eq!(annotations.keys().collect::<Vec<_>>(), ["other"], "{cache:?}");
+    }
+    client.delete(&maps(), &key(&name), &Default::default()).await.unwrap();
+    informers.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_out_of_objects_is_left_out_of_their_metadata() {
+    metadata_are_transformed(&Server::new().await.client(&World::simulated(1)), "less").await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn of_secrets_only_metadata_are_kept_unless_one_is_named() {
     let client = Server::new().await.client(&World::simulated(1));
