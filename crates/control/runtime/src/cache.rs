@@ -14,6 +14,7 @@
 
 mod complaints;
 mod feed;
+mod handlers;
 mod index;
 mod informers;
 #[cfg(all(test, feature = "shuttle"))]
@@ -29,10 +30,12 @@ mod union;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use concert_api::{Object, ObjectKey, OwnerReference};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use index::{Find, Index};
@@ -49,6 +52,8 @@ use crate::scope::{Feed, Scope};
 use crate::sync::{Mutex, RwLock, watch};
 use complaints::Complaints;
 use feed::Feeding;
+pub(crate) use handlers::Listener;
+use handlers::{Handler, Handlers, nanoseconds};
 use index::Postings;
 pub(crate) use informers::Elsewhere;
 use informers::Spawner;
@@ -60,8 +65,6 @@ use view::Memo;
 
 /// So many writes are remembered until they are seen; with more, the oldest is trusted to have arrived.
 const EXPECTED: usize = 1024;
-
-type Handler = Arc<dyn Fn(&Change) + Send + Sync>;
 
 struct Shared {
     scope: Scope,
@@ -82,6 +85,8 @@ struct Shared {
     expected_gone: Mutex<BTreeMap<ObjectKey, Gone>>,
     /// Nanoseconds spent on reading and keeping what arrived.
     decoding: AtomicU64,
+    /// Nanoseconds spent by those who were told of it.
+    handling: AtomicU64,
     /// Whether somebody counts on it, and not only those who open it when they read.
     needed: AtomicBool,
     stop: CancellationToken,
@@ -102,12 +107,6 @@ struct Gone {
     uids: BTreeSet<String>,
     /// When it was.
     mark: Mark,
-}
-
-#[derive(Default)]
-struct Handlers {
-    next: u64,
-    by_id: BTreeMap<u64, Handler>,
 }
 
 /// Stops the watch when the last handle goes.
@@ -133,7 +132,9 @@ pub struct Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.cache.shared().handlers.lock().unwrap_or_else(PoisonError::into_inner).by_id.remove(&self.id);
+        let gone = self.cache.shared().handlers.lock().unwrap_or_else(PoisonError::into_inner).remove(self.id);
+        // Not under the lock: what it has may end more.
+        drop(gone);
     }
 }
 
@@ -378,15 +379,31 @@ impl Cache {
     }
 
     /// Calls `handler` for every object that is known (as an initial change), and then for every change, in order.
-    /// It runs on the writer's way: it must be quick and may not wait.
+    /// It runs on the writer's way: it must be quick and may not wait. One that takes long for a change is told in the log,
+    /// with the place of this call.
+    #[track_caller]
     pub fn subscribe(&self, handler: impl Fn(&Change) + Send + Sync + 'static) -> Subscription {
+        let source = format!("{} at {}", self.scope(), Location::caller());
+        self.subscribe_as(Listener::new("".into(), source), handler)
+    }
+
+    /// The same for somebody who has a name.
+    pub(crate) fn subscribe_as(
+        &self,
+        listener: Arc<Listener>,
+        handler: impl Fn(&Change) + Send + Sync + 'static,
+    ) -> Subscription {
+        let mut handler = Handler::new(listener, handler);
         let mut handlers = self.shared().handlers.lock().unwrap_or_else(PoisonError::into_inner);
-        for object in self.list() {
-            handler(&Change { key: object.key(), old: None, new: Some(object), origin: Origin::Initial });
+        let (known, began) = (self.list(), Instant::now());
+        let count = known.len();
+        for object in known {
+            handler.tell(&Change { key: object.key(), old: None, new: Some(object), origin: Origin::Initial });
         }
-        let id = handlers.next;
-        handlers.next += 1;
-        handlers.by_id.insert(id, Arc::new(handler));
+        let now = Instant::now();
+        handler.told(count, began, now);
+        self.shared().handling.fetch_add(nanoseconds(now.duration_since(began)), Ordering::Relaxed);
+        let id = handlers.add(handler);
         Subscription { cache: self.clone(), id }
     }
 }

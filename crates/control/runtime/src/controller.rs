@@ -256,6 +256,7 @@ impl<K: Key> Controller<K> {
             let (intake, sources, counted, name) = &observed;
             counted.observe(&snapshot(intake, sources));
             metrics.mailboxes(name, &sources.backlogs());
+            metrics.handlers(name, &sources.handlers());
         });
         let (count, metrics) = (watch::Sender::new(workers), counted.clone());
         let live = Arc::new(Live { intake: Arc::clone(&intake), sources, sink, count, metrics });

@@ -316,6 +316,7 @@ impl Engine {
         if state.controllers.get(name).is_some_and(|running| running.ended.is_cancelled()) {
             self.metrics.forget(&format!("controller {name}"));
             self.metrics.mailboxes(name, &[]);
+            self.metrics.handlers(name, &[]);
             if let Some(running) = state.controllers.remove(name) {
                 running.live.forget();
             }

@@ -4,6 +4,7 @@
 //! value that can be foreseen begins at zero.
 
 pub(crate) mod exposition;
+mod handlers;
 mod house;
 mod mailboxes;
 mod process;
@@ -22,6 +23,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
+use handlers::HandlerFamilies;
 use house::HouseFamilies;
 use mailboxes::MailboxFamilies;
 use process::Process;
@@ -132,6 +134,7 @@ struct Inner {
     families: Families,
     house: HouseFamilies,
     mailboxes: MailboxFamilies,
+    handlers: HandlerFamilies,
     /// Only if they were asked for.
     details: OnceLock<Arc<RequestDetails>>,
 }
@@ -196,11 +199,13 @@ impl Metrics {
         };
         let (mut registry, house) = (registered(&families), HouseFamilies::default());
         house.register(&mut registry);
-        let mailboxes = MailboxFamilies::default();
+        let (mailboxes, handlers) = (MailboxFamilies::default(), HandlerFamilies::default());
         mailboxes.register(&mut registry);
+        handlers.register(&mut registry);
         registry.register_collector(Box::new(Process));
         let (registry, observers, scrape) = (Mutex::new(registry), Mutex::default(), Mutex::default());
-        Self(Arc::new(Inner { registry, observers, scrape, families, house, mailboxes, details: OnceLock::new() }))
+        let details = OnceLock::new();
+        Self(Arc::new(Inner { registry, observers, scrape, families, house, mailboxes, handlers, details }))
     }
 
     /// Adds a metric of one's own. Counters get `_total` appended to their names.

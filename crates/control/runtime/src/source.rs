@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use channel::Mailbox;
 pub use channel::{Backlog, Channel};
 
-use crate::cache::{Cache, CacheState, Change, Informers, Origin, Subscription};
+use crate::cache::{Cache, CacheState, Change, Informers, Listener, Origin, Subscription};
 use crate::controller::ControllerError;
 use crate::engine::KeyFilter;
 use crate::floors::Freshness;
@@ -151,6 +151,8 @@ struct Active<K: Key> {
     cache: Option<Cache>,
     fire: Arc<Fire<K>>,
     subscription: Option<Subscription>,
+    /// How long it holds up its watch.
+    listener: Arc<Listener>,
     /// What its mapping has not done yet, where that may take its time.
     mailbox: Option<Arc<Mailbox>>,
     tasks: TaskGroup,
@@ -193,6 +195,7 @@ impl<K: Key> Sources<K> {
         let (name, fire) = (fire.name.clone(), Arc::new(fire));
         let mut tasks = TaskGroup::new(CancellationToken::new());
         let (mut cache, mut subscription, mut letters) = (None, None, None);
+        let listener = Listener::new(Arc::clone(&self.ground.controller), name.clone());
         let replayed = Arc::clone(&fire);
         match origin {
             Listening::Kind(scope) => {
@@ -200,7 +203,7 @@ impl<K: Key> Sources<K> {
                 // Before anything is told: the first turn may write already.
                 self.ground.freshness.join(number, opened.clone(), informers.client().clone(), own);
                 letters = fire.is_slow().then(Arc::<Mailbox>::default);
-                subscription = Some(self.subscribe(&opened, &fire, letters.as_ref(), &mut tasks));
+                subscription = Some(self.subscribe(&opened, &listener, &fire, letters.as_ref(), &mut tasks));
                 if let Some(period) = resync {
                     tasks.spawn("resync", self.resync(opened.clone(), Arc::clone(&fire), period));
                 }
@@ -216,7 +219,7 @@ impl<K: Key> Sources<K> {
                 drop(tasks.spawn("source", self.watch_over(name.clone(), run, sink)));
             }
         }
-        let added = Active { name, missing, cache, fire: replayed, subscription, mailbox: letters, tasks };
+        let added = Active { name, missing, cache, fire: replayed, subscription, listener, mailbox: letters, tasks };
         let mut active = self.active();
         match &mut *active {
             Some(active) => drop(active.insert(number, added)),
@@ -233,13 +236,14 @@ impl<K: Key> Sources<K> {
     fn subscribe(
         &self,
         cache: &Cache,
+        listener: &Arc<Listener>,
         fire: &Arc<Fire<K>>,
         mailbox: Option<&Arc<Mailbox>>,
         tasks: &mut TaskGroup,
     ) -> Subscription {
-        let (sink, quick) = (self.ground.sink.clone(), Arc::clone(fire));
+        let (sink, quick, listener) = (self.ground.sink.clone(), Arc::clone(fire), Arc::clone(listener));
         let Some(mailbox) = mailbox.cloned() else {
-            return cache.subscribe(move |change| {
+            return cache.subscribe_as(listener, move |change| {
                 if quick.matters(change) {
                     sink.put(quick.quick(change), quick.call(change));
                 }
@@ -247,7 +251,7 @@ impl<K: Key> Sources<K> {
         };
         let controller = Arc::clone(&self.ground.controller);
         tasks.spawn("slow mapping", read(controller, Arc::clone(&mailbox), Arc::clone(fire), sink));
-        cache.subscribe(move |change| {
+        cache.subscribe_as(listener, move |change| {
             if quick.matters(change) {
                 mailbox.put(change.clone());
             }
@@ -381,6 +385,11 @@ impl<K: Key> Sources<K> {
     /// What the mappings that may take their time have not done yet, by the name of the source.
     pub(crate) fn backlogs(&self) -> Vec<(String, Backlog)> {
         self.each(|active| Some((active.name.clone(), active.mailbox.as_ref()?.backlog())))
+    }
+
+    /// How long those that listen to kinds have held up their watches, by the name of the source.
+    pub(crate) fn handlers(&self) -> Vec<(String, Duration)> {
+        self.each(|active| active.cache.is_some().then(|| (active.name.clone(), active.listener.took())))
     }
 
     /// The names of all, in the order they were added.

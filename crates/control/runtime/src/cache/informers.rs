@@ -266,6 +266,7 @@ impl Informers {
             expected: Mutex::default(),
             expected_gone: Mutex::default(),
             decoding: AtomicU64::default(),
+            handling: AtomicU64::default(),
             needed: AtomicBool::default(),
             stop: self.0.stop.child_token(),
         });

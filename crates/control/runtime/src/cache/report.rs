@@ -1,7 +1,7 @@
 //! What caches look like from outside: for metrics and the admin page.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::{Cache, CacheState, Informers};
@@ -25,6 +25,8 @@ pub struct CacheReport {
     pub undecodable: u64,
     /// How long it took to read and keep all that was heard.
     pub decoding: Duration,
+    /// How long it took those who are told of it: so long the watch was held up.
+    pub handling: Duration,
 }
 
 impl CacheReport {
@@ -32,9 +34,10 @@ impl CacheReport {
         let state = cache.state();
         let lag = state.heard.map(|heard| heard.elapsed());
         let (scope, objects, bytes) = (cache.scope().clone(), cache.len(), cache.bytes());
-        let decoding = Duration::from_nanos(cache.shared().decoding.load(Ordering::Relaxed));
+        let time = |nanoseconds: &AtomicU64| Duration::from_nanos(nanoseconds.load(Ordering::Relaxed));
+        let (decoding, handling) = (time(&cache.shared().decoding), time(&cache.shared().handling));
         let undecodable = cache.shared().complaints.count();
-        Self { scope, state, objects, bytes, lag, undecodable, decoding }
+        Self { scope, state, objects, bytes, lag, undecodable, decoding, handling }
     }
 }
 

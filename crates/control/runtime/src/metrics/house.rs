@@ -52,6 +52,7 @@ pub(super) struct HouseFamilies {
     bytes: Family<OfCache, Gauge>,
     lag: Family<OfCache, Seconds>,
     decode: Family<OfCache, Seconds>,
+    handle: Family<OfCache, Seconds>,
     skipped: Family<OfCache, Gauge>,
     synced: Family<OfCache, Gauge>,
     joining: Family<OfCache, Gauge>,
@@ -119,6 +120,11 @@ impl HouseFamilies {
             self.lag.clone(),
         );
         registry.register("concert_watch_decode_seconds", "Time spent decoding what was watched", self.decode.clone());
+        registry.register(
+            "concert_watch_handler_seconds",
+            "Time in which those who are told of what was watched held up the watch",
+            self.handle.clone(),
+        );
         registry.register("concert_watch_trouble", "Whether a watch is in trouble, and which", self.trouble.clone());
     }
 }
@@ -176,7 +182,9 @@ impl Metrics {
             house.joining.get_or_create(&of).set(number(seen.joining));
             house.bytes.get_or_create(&of).set(number(seen.bytes));
             // What is not known is not shown.
-            for (gauges, time) in [(&house.lag, seen.lag), (&house.decode, Some(seen.decoding))] {
+            let times =
+                [(&house.lag, seen.lag), (&house.decode, Some(seen.decoding)), (&house.handle, Some(seen.handling))];
+            for (gauges, time) in times {
                 if let Some(time) = time {
                     gauges.get_or_create(&of).set(time.as_secs_f64());
                 }
@@ -221,7 +229,7 @@ impl Metrics {
             for gauges in [&house.objects, &house.bytes, &house.skipped, &house.synced, &house.joining] {
                 gauges.remove(&of);
             }
-            for gauges in [&house.lag, &house.decode] {
+            for gauges in [&house.lag, &house.decode, &house.handle] {
                 gauges.remove(&of);
             }
             for trouble in TROUBLES {
@@ -242,6 +250,7 @@ struct Seen {
     joining: u64,
     lag: Option<Duration>,
     decoding: Duration,
+    handling: Duration,
     troubles: BTreeSet<&'static str>,
 }
 
@@ -257,6 +266,7 @@ impl Seen {
             seen.joining += report.state.joining;
             seen.lag = seen.lag.max(report.lag);
             seen.decoding += report.decoding;
+            seen.handling += report.handling;
             seen.troubles.extend(report.state.trouble.as_ref().map(trouble_label));
         }
         all
