@@ -22,6 +22,7 @@ mod interleavings;
 mod keep;
 mod lazy;
 mod live;
+mod memo;
 mod page;
 mod progress;
 mod report;
@@ -57,11 +58,11 @@ use handlers::{Handler, Handlers, nanoseconds};
 use index::Postings;
 pub(crate) use informers::Elsewhere;
 use informers::Spawner;
+use memo::Memo;
 pub(crate) use progress::Mark;
 use progress::Progress;
 use store::Store;
 use union::Union;
-use view::Memo;
 
 /// So many writes are remembered until they are seen; with more, the oldest is trusted to have arrived.
 const EXPECTED: usize = 1024;

@@ -156,6 +156,7 @@ impl Shared {
 
     /// Everything up to this revision has been seen, as far as it says.
     fn reached(&self, running: &Running, revision: u64, complete: bool) {
+        self.memo.age(Instant::now());
         let recovers = Cell::new(false);
         self.note(running, &|state| {
             state.synced |= complete;

@@ -15,7 +15,6 @@ use super::keep::{Keep, Transform};
 use super::lazy::Lazies;
 use super::store::Store;
 use super::union::Union;
-use super::view::Memo;
 use super::{Alive, Cache, CacheState, Shared};
 use crate::client::Client;
 use crate::resource::Resource;
@@ -253,15 +252,16 @@ impl Informers {
         if let Some(alive) = state.caches.get(&scope).and_then(Weak::upgrade) {
             return (Cache(alive), false);
         }
+        let store = Store::new(self.0.narrowing.keep(&scope));
         let shared = Arc::new(Shared {
-            store: RwLock::new(Store::new(self.0.narrowing.keep(&scope))),
+            memo: store.memo().clone(),
+            store: RwLock::new(store),
             scope: scope.clone(),
             handlers: Mutex::default(),
             progress: watch::Sender::default(),
             feeds: Mutex::default(),
             union: scope.overlaps().then(|| Mutex::new(Union::default())),
             spawner: Spawner::of(self),
-            memo: Memo::default(),
             complaints: Complaints::of(&scope.resource.gvk, &self.0.unread),
             expected: Mutex::default(),
             expected_gone: Mutex::default(),

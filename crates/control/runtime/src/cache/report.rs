@@ -19,6 +19,8 @@ pub struct CacheReport {
     pub objects: usize,
     /// How many bytes these are.
     pub bytes: usize,
+    /// How many of them are kept decoded as well, because they were read as a type lately.
+    pub decoded: usize,
     /// How long ago its watch was last heard of; `None` if never.
     pub lag: Option<Duration>,
     /// Versions of objects that could not be read, or not as the type that somebody wanted.
@@ -36,8 +38,9 @@ impl CacheReport {
         let (scope, objects, bytes) = (cache.scope().clone(), cache.len(), cache.bytes());
         let time = |nanoseconds: &AtomicU64| Duration::from_nanos(nanoseconds.load(Ordering::Relaxed));
         let (decoding, handling) = (time(&cache.shared().decoding), time(&cache.shared().handling));
+        let decoded = cache.shared().memo.len();
         let undecodable = cache.shared().complaints.count();
-        Self { scope, state, objects, bytes, lag, undecodable, decoding, handling }
+        Self { scope, state, objects, bytes, lag, undecodable, decoding, handling, decoded }
     }
 }
 

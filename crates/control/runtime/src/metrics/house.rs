@@ -50,6 +50,7 @@ type Seconds = Gauge<f64, AtomicU64>;
 pub(super) struct HouseFamilies {
     objects: Family<OfCache, Gauge>,
     bytes: Family<OfCache, Gauge>,
+    decoded: Family<OfCache, Gauge>,
     lag: Family<OfCache, Seconds>,
     decode: Family<OfCache, Seconds>,
     handle: Family<OfCache, Seconds>,
@@ -102,6 +103,11 @@ impl HouseFamilies {
         }
         registry.register("concert_cache_objects", "Objects in a cache", self.objects.clone());
         registry.register("concert_cache_bytes", "Bytes of the objects in a cache", self.bytes.clone());
+        registry.register(
+            "concert_cache_decoded_objects",
+            "Objects of a cache that are kept decoded as well, because they were read as a type lately",
+            self.decoded.clone(),
+        );
         registry.register("concert_cache_synced", "Whether a cache has been complete once", self.synced.clone());
         registry.register(
             "concert_cache_joining",
@@ -181,6 +187,7 @@ impl Metrics {
             house.synced.get_or_create(&of).set((!seen.never_synced).into());
             house.joining.get_or_create(&of).set(number(seen.joining));
             house.bytes.get_or_create(&of).set(number(seen.bytes));
+            house.decoded.get_or_create(&of).set(number(seen.decoded));
             // What is not known is not shown.
             let times =
                 [(&house.lag, seen.lag), (&house.decode, Some(seen.decoding)), (&house.handle, Some(seen.handling))];
@@ -226,7 +233,8 @@ impl Metrics {
         let house = self.house();
         let mut shown = house.shown.lock().unwrap_or_else(PoisonError::into_inner);
         for of in shown.extract_if(.., |of| of.cluster == cluster) {
-            for gauges in [&house.objects, &house.bytes, &house.skipped, &house.synced, &house.joining] {
+            let counts = [&house.objects, &house.bytes, &house.decoded, &house.skipped, &house.synced, &house.joining];
+            for gauges in counts {
                 gauges.remove(&of);
             }
             for gauges in [&house.lag, &house.decode, &house.handle] {
@@ -245,6 +253,7 @@ impl Metrics {
 struct Seen {
     objects: u64,
     bytes: u64,
+    decoded: u64,
     skipped: u64,
     never_synced: bool,
     joining: u64,
@@ -261,6 +270,7 @@ impl Seen {
             let seen = all.entry(report.scope.to_string()).or_default();
             seen.objects += report.objects as u64;
             seen.bytes += report.bytes as u64;
+            seen.decoded += report.decoded as u64;
             seen.skipped += report.state.skipped;
             seen.never_synced |= !report.state.has_been_synced;
             seen.joining += report.state.joining;

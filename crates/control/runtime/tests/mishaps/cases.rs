@@ -129,6 +129,7 @@ pub(crate) async fn a_kind_is_missing_and_then_an_object_cannot_be_read(place: &
             && scene.logs.say(&["WARN", "left out", "Widget default/bad"])
             && scene.logs.say(&["reconcile failed", "controller=c", "name=bad", "invalid type"])
             && scene.shows("concert_undecodable_objects_total{cluster=\"\",kind=\"Widget.test.dev\"} 1")
+            && scene.shows("concert_cache_decoded_objects{cluster=\"\",scope=\"widgets.test.dev\"} 1")
             && scene.shows("controller_runtime_terminal_reconcile_errors_total{controller=\"c\"} ")
             && !scene.shows("controller_runtime_terminal_reconcile_errors_total{controller=\"c\"} 0")
     };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use concert_api::{LabelSelector, Object, ObjectKey};
 use concert_runtime::{
-    Client, Form, Informers, KindSettings, Namespaces, Narrowing, Scope, Selectors, Transform, Trouble,
+    Cache, Client, Form, Informers, KindSettings, Namespaces, Narrowing, Scope, Selectors, Transform, Trouble,
 };
 use concert_world::{Flow, Valve, World};
 use serde::{Deserialize, Serialize};
@@ -193,6 +193,68 @@ pub(crate) async fn metadata_alone(client: &Client, prefix: &str) {
 #[tokio::test(start_paused = true)]
 async fn metadata_are_watched_alone() {
     metadata_alone(&Server::new().await.client(&World::simulated(1)), "meta").await;
+}
+
+/// Many maps, which are read as a type.
+async fn many(count: usize) -> (Client, Informers, Cache) {
+    let client = Server::new().await.client(&World::simulated(1));
+    for n in 0..count {
+        client.create(&maps(), &map(&format!("m{n}"), "1")).await.unwrap();
+    }
+    let informers = Informers::new(client.clone());
+    let cache = informers.cache(Scope::all(maps()).in_namespaces(["default"]));
+    cache.synced().await;
+    (client, informers, cache)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_decoded_goes_with_its_version() {
+    let (client, informers, cache) = many(2).await;
+    let view = cache.typed::<Typed>();
+    let read = |name: &str| Arc::downgrade(&view.get(&key(name)).unwrap().unwrap());
+    let (changed, deleted) = (read("m0"), read("m1"));
+    assert!(changed.upgrade().is_some() && deleted.upgrade().is_some(), "remembered");
+    assert_eq!(informers.reports()[0].decoded, 2);
+    let old = cache.get(&key("m0")).unwrap();
+    client.merge_patch(&maps(), &key("m0"), &json!({ "data": { "a": "2" } }), None).await.unwrap();
+    client.delete(&maps(), &key("m1"), &Default::default()).await.unwrap();
+    until("both", || cache.len() == 1 && cache.get(&key("m0")).unwrap().revision() > old.revision()).await;
+    assert!(changed.upgrade().is_none() && deleted.upgrade().is_none(), "nobody reads these again");
+    assert_eq!(view.decode(&old).unwrap().data.a, "1", "but for who has the old one");
+    assert_eq!((informers.reports()[0].decoded, read("m0").upgrade().is_some()), (0, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_list_takes_nothing_from_who_reads_the_same_again_and_again() {
+    let (_client, informers, cache) = many(1100).await;
+    let view = cache.typed::<Typed>();
+    let first = Arc::downgrade(&view.get(&key("m7")).unwrap().unwrap());
+    assert_eq!(view.list().len(), 1100);
+    assert!(first.upgrade().is_some(), "decoded once");
+    assert_eq!(informers.reports()[0].decoded, 1, "of what does not fit nothing is remembered");
+    for n in 0..1099 {
+        view.get(&key(&format!("m{n}"))).unwrap().unwrap();
+        view.get(&key("m1099")).unwrap().unwrap();
+    }
+    let last = Arc::downgrade(&view.get(&key("m1099")).unwrap().unwrap());
+    assert_eq!(view.list().len(), 1100);
+    assert!(last.upgrade().is_some() && informers.reports()[0].decoded <= 2048);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_reads_is_not_kept_decoded() {
+    let (_client, informers, cache) = many(2).await;
+    let view = cache.typed::<Typed>();
+    let read = |name: &str| Arc::downgrade(&view.get(&key(name)).unwrap().unwrap());
+    let (again, once) = (read("m0"), read("m1"));
+    for _ in 0..30 {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        read("m0");
+    }
+    assert!(again.upgrade().is_some() && once.upgrade().is_none());
+    assert_eq!(informers.reports()[0].decoded, 1);
+    tokio::time::sleep(Duration::from_secs(1800)).await;
+    assert_eq!((again.upgrade().is_none(), informers.reports()[0].decoded), (true, 0));
 }
 
 /// What is not to be kept is not kept of metadata either.
