@@ -6,9 +6,37 @@ use concert_e2e::{ControlPlane, Embedded, environment};
 use concert_runtime::{Client, Source};
 use concert_world::World;
 
+use crate::place::Place;
 use crate::{
-    caches, clients, controllers, events, kinds, leases, managers, objects, requests, secured, shards, watches,
+    caches, clients, controllers, events, kinds, leases, managers, objects, own_writes, requests, secured, shards,
+    watches,
 };
+
+/// What a turn writes itself, seen through watches that are held up.
+fn own_writes_are_seen(server: &ControlPlane) {
+    let source = Source { kubeconfig: Some(server.kubeconfig().to_owned()), context: None };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let place = &Place::Tcp(source);
+    runtime.block_on(async {
+        tokio::join!(
+            own_writes::writes_that_change_nothing(place, "nothing"),
+            own_writes::what_can_only_be_its_own(place, "own"),
+            own_writes::what_it_applies_in_step(place, "step"),
+            own_writes::floors_of_all_scopes(place, "floor"),
+            own_writes::an_own_write_of_two_sources(place, "two"),
+        );
+    });
+}
+
+#[test]
+fn own_writes_are_seen_on_embedded() {
+    on_embedded(own_writes_are_seen);
+}
+
+#[test]
+fn own_writes_are_seen_on_reference() {
+    concert_e2e::on_reference(own_writes_are_seen);
+}
 
 fn everything_holds(server: &ControlPlane) {
     let source = Source { kubeconfig: Some(server.kubeconfig().to_owned()), context: None };
@@ -43,13 +71,17 @@ fn everything_holds(server: &ControlPlane) {
     });
 }
 
-#[test]
-fn everything_holds_on_embedded() {
+fn on_embedded(body: fn(&ControlPlane)) {
     if let Err(missing) = environment::kubectl() {
         return missing.skip();
     }
     let options = Embedded::new(environment::binary("concert")).argument("--authorization-mode=RBAC");
-    everything_holds(&ControlPlane::embedded_with(options));
+    body(&ControlPlane::embedded_with(options));
+}
+
+#[test]
+fn everything_holds_on_embedded() {
+    on_embedded(everything_holds);
 }
 
 #[test]
