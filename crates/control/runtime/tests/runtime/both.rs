@@ -9,15 +9,45 @@ use concert_world::World;
 use crate::place::Place;
 use crate::{
     caches, clients, controllers, events, kinds, leases, managers, objects, own_writes, requests, secured, shards,
-    watches,
+    sources, watches,
 };
+
+/// Runs a case, or several side by side, over TCP.
+fn over_tcp(server: &ControlPlane, case: impl AsyncFnOnce(&Place)) {
+    let source = Source { kubeconfig: Some(server.kubeconfig().to_owned()), context: None };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(case(&Place::Tcp(source)));
+}
+
+/// What comes and goes: sources, kinds, clusters, leases and caches.
+fn all_may_come_and_go(server: &ControlPlane) {
+    over_tcp(server, async |place| {
+        let client = &place.client(&place.world()).await;
+        tokio::join!(
+            sources::sources_come_and_go(place, "sources"),
+            sources::a_kind_is_missing(place, "missing"),
+            managers::a_cluster_comes_and_goes(client, client, "clusters"),
+            managers::a_deposed_process_rejoins(place, "deposed"),
+            caches::a_lazy_cache_comes_and_goes(place, "lazy"),
+            caches::pages_are_alike(client, "pages"),
+            caches::secrets_are_kept_one_by_one(client, "discreet"),
+        );
+    });
+}
+
+#[test]
+fn all_may_come_and_go_on_embedded() {
+    on_embedded(all_may_come_and_go);
+}
+
+#[test]
+fn all_may_come_and_go_on_reference() {
+    concert_e2e::on_reference(all_may_come_and_go);
+}
 
 /// What a turn writes itself, seen through watches that are held up.
 fn own_writes_are_seen(server: &ControlPlane) {
-    let source = Source { kubeconfig: Some(server.kubeconfig().to_owned()), context: None };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    let place = &Place::Tcp(source);
-    runtime.block_on(async {
+    over_tcp(server, async |place| {
         tokio::join!(
             own_writes::writes_that_change_nothing(place, "nothing"),
             own_writes::what_can_only_be_its_own(place, "own"),
