@@ -20,7 +20,7 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use concert_api::{Object, ObjectKey};
@@ -37,6 +37,7 @@ use crate::engine::KeyFilter;
 use crate::floors::Freshness;
 use crate::reconciler::Key;
 use crate::scope::Scope;
+use crate::sync::{Mutex, MutexGuard};
 use crate::tasks::TaskGroup;
 use crate::trigger::{Fire, Listening, Role, Trigger, WhenMissing};
 use crate::worker::Failing;
@@ -316,18 +317,7 @@ impl<K: Key> Sources<K> {
             let Some(cache) = active.cache.clone() else { continue };
             let (fire, sink, keys) = (Arc::clone(&active.fire), self.ground.sink.clone(), Arc::clone(keys));
             active.tasks.reap();
-            active.tasks.spawn("replay", async move {
-                for object in cache.list() {
-                    let (key, origin) = (object.key(), Origin::Initial);
-                    let change = Change { key, old: None, new: Some(object), origin };
-                    if fire.matters(&change) {
-                        let call = fire.call(&change);
-                        let mut found = fire.map(change).await;
-                        found.retain(|key| keys(&key.to_string()));
-                        sink.put(found, call);
-                    }
-                }
-            });
+            active.tasks.spawn("replay", tell_again(cache, fire, sink, keys));
         }
     }
 
@@ -405,6 +395,20 @@ fn share(cache: &Cache, after: Option<&ObjectKey>, shares: usize) -> Vec<Arc<Obj
     left.drain(..gone);
     left.truncate(left.len().div_ceil(shares));
     left
+}
+
+/// Tells all that a cache knows, as far as it starts turns of these keys.
+async fn tell_again<K: Key>(cache: Cache, fire: Arc<Fire<K>>, sink: Sink<K>, keys: KeyFilter) {
+    for object in cache.list() {
+        let (key, origin) = (object.key(), Origin::Initial);
+        let change = Change { key, old: None, new: Some(object), origin };
+        if fire.matters(&change) {
+            let call = fire.call(&change);
+            let mut found = fire.map(change).await;
+            found.retain(|key| keys(&key.to_string()));
+            sink.put(found, call);
+        }
+    }
 }
 
 /// Maps what is in a mailbox, at the pace of the mapping. Says once when it falls behind, and again only after it had
