@@ -96,7 +96,8 @@ fn watch(report: &CacheReport) -> Value {
     let CacheState { synced, joining, revision, trouble, skipped, .. } = &report.state;
     json!({
         "scope": report.scope.to_string(), "version": report.scope.resource.gvk.version, "synced": synced,
-        "joining": joining, "revision": revision, "objects": report.objects, "bytes": report.bytes, "lagSeconds": report.lag.map(seconds),
+        "joining": joining, "revision": revision, "objects": report.objects, "bytes": report.bytes, "decoded": report.decoded,
+        "lagSeconds": report.lag.map(seconds),
         "skipped": skipped, "undecodable": report.undecodable, "trouble": trouble.as_ref().map(ToString::to_string),
     })
 }

@@ -14,6 +14,7 @@
 
 mod complaints;
 mod feed;
+mod handlers;
 mod index;
 mod informers;
 #[cfg(all(test, feature = "shuttle"))]
@@ -21,6 +22,7 @@ mod interleavings;
 mod keep;
 mod lazy;
 mod live;
+mod memo;
 mod page;
 mod progress;
 mod report;
@@ -29,10 +31,12 @@ mod union;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::Location;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use concert_api::{Object, ObjectKey, OwnerReference};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use index::{Find, Index};
@@ -49,19 +53,19 @@ use crate::scope::{Feed, Scope};
 use crate::sync::{Mutex, RwLock, watch};
 use complaints::Complaints;
 use feed::Feeding;
+pub(crate) use handlers::Listener;
+use handlers::{Handler, Handlers, nanoseconds};
 use index::Postings;
 pub(crate) use informers::Elsewhere;
 use informers::Spawner;
+use memo::Memo;
 pub(crate) use progress::Mark;
 use progress::Progress;
 use store::Store;
 use union::Union;
-use view::Memo;
 
 /// So many writes are remembered until they are seen; with more, the oldest is trusted to have arrived.
 const EXPECTED: usize = 1024;
-
-type Handler = Arc<dyn Fn(&Change) + Send + Sync>;
 
 struct Shared {
     scope: Scope,
@@ -82,6 +86,8 @@ struct Shared {
     expected_gone: Mutex<BTreeMap<ObjectKey, Gone>>,
     /// Nanoseconds spent on reading and keeping what arrived.
     decoding: AtomicU64,
+    /// Nanoseconds spent by those who were told of it.
+    handling: AtomicU64,
     /// Whether somebody counts on it, and not only those who open it when they read.
     needed: AtomicBool,
     stop: CancellationToken,
@@ -92,6 +98,8 @@ struct Shared {
 struct Expected {
     mark: Mark,
     uid: String,
+    /// The watches that are going to tell of it, or may.
+    feeds: BTreeSet<Feed>,
 }
 
 /// What was deleted: the object that was known, and the one that was written and had not been seen.
@@ -100,12 +108,6 @@ struct Gone {
     uids: BTreeSet<String>,
     /// When it was.
     mark: Mark,
-}
-
-#[derive(Default)]
-struct Handlers {
-    next: u64,
-    by_id: BTreeMap<u64, Handler>,
 }
 
 /// Stops the watch when the last handle goes.
@@ -131,7 +133,9 @@ pub struct Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.cache.shared().handlers.lock().unwrap_or_else(PoisonError::into_inner).by_id.remove(&self.id);
+        let gone = self.cache.shared().handlers.lock().unwrap_or_else(PoisonError::into_inner).remove(self.id);
+        // Not under the lock: what it has may end more.
+        drop(gone);
     }
 }
 
@@ -264,6 +268,11 @@ impl Cache {
     /// ones that show the object now, and will tell at least that they do no longer, and those that it matches by what
     /// can be judged here.
     pub(crate) fn hearing(&self, written: &Object) -> (Vec<Feed>, Mark) {
+        self.concerned(written, Feed::selects)
+    }
+
+    /// The watches that tell of what was just written: of all of its namespace, because they show it now, or by `selects`.
+    fn concerned(&self, written: &Object, selects: impl Fn(&Feed, &Object) -> bool) -> (Vec<Feed>, Mark) {
         let key = written.key();
         let (mut feeds, mark) = {
             let progress = self.shared().progress.borrow();
@@ -271,7 +280,7 @@ impl Cache {
         };
         let known = self.get(&key).is_some();
         let shown = |feed: &Feed| known && self.shared().is_shown_by(feed, &key);
-        feeds.retain(|feed| feed.shows(&key.namespace) || feed.selects(written) || shown(feed));
+        feeds.retain(|feed| feed.shows(&key.namespace) || selects(feed, written) || shown(feed));
         (feeds, mark)
     }
 
@@ -285,20 +294,22 @@ impl Cache {
         self.shared().progress.borrow().is_feed_past(feed, mark)
     }
 
-    /// Something of this version was written and should be seen soon. Where nobody looks, it is not waited for.
-    pub(crate) fn expect(&self, key: ObjectKey, uid: &str, revision: u64) {
-        let (covers, mark) = {
-            let progress = self.shared().progress.borrow();
-            (progress.covers(&key.namespace), progress.mark(revision))
-        };
-        if !covers {
+    /// This was written and should be seen soon. Where nobody looks, or is told of such objects, it is not waited for.
+    pub(crate) fn expect(&self, written: &Object) {
+        let (feeds, mark) = self.concerned(written, Feed::may_select);
+        let (key, uid) = (written.key(), written.uid().into_owned());
+        let mut feeds: BTreeSet<Feed> = feeds.into_iter().collect();
+        let mut expected = self.shared().expected.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = expected.get(&key);
+        if before.is_some_and(|before| before.mark.later(mark) != mark) {
             return;
         }
-        let mut expected = self.shared().expected.lock().unwrap_or_else(PoisonError::into_inner);
-        let later = expected.get(&key).map_or(mark, |before| before.mark.later(mark));
-        if later == mark {
-            expected.insert(key, Expected { mark, uid: uid.to_owned() });
+        // Who is going to tell of an earlier state is going to tell that it is over.
+        feeds.extend(before.iter().flat_map(|before| before.feeds.iter().cloned()));
+        if feeds.is_empty() {
+            return;
         }
+        expected.insert(key, Expected { mark, uid, feeds });
         if expected.len() > EXPECTED {
             let oldest = expected.iter().min_by_key(|(_, one)| one.mark.revision).map(|(key, _)| key.clone());
             oldest.map(|key| expected.remove(&key));
@@ -350,7 +361,9 @@ impl Cache {
             gone.iter().filter(|(key, _)| concerns(key)).map(|(key, one)| (key.clone(), one.clone())).collect()
         };
         for (key, one) in wanted {
-            self.until(|progress| progress.is_past(&key.namespace, one.mark)).await;
+            for feed in &one.feeds {
+                self.passes(feed, one.mark).await;
+            }
             let mut expected = self.shared().expected.lock().unwrap_or_else(PoisonError::into_inner);
             if expected.get(&key) == Some(&one) {
                 expected.remove(&key);
@@ -367,15 +380,31 @@ impl Cache {
     }
 
     /// Calls `handler` for every object that is known (as an initial change), and then for every change, in order.
-    /// It runs on the writer's way: it must be quick and may not wait.
+    /// It runs on the writer's way: it must be quick and may not wait. One that takes long for a change is told in the log,
+    /// with the place of this call.
+    #[track_caller]
     pub fn subscribe(&self, handler: impl Fn(&Change) + Send + Sync + 'static) -> Subscription {
+        let source = format!("{} at {}", self.scope(), Location::caller());
+        self.subscribe_as(Listener::new("".into(), source), handler)
+    }
+
+    /// The same for somebody who has a name.
+    pub(crate) fn subscribe_as(
+        &self,
+        listener: Arc<Listener>,
+        handler: impl Fn(&Change) + Send + Sync + 'static,
+    ) -> Subscription {
+        let mut handler = Handler::new(listener, handler);
         let mut handlers = self.shared().handlers.lock().unwrap_or_else(PoisonError::into_inner);
-        for object in self.list() {
-            handler(&Change { key: object.key(), old: None, new: Some(object), origin: Origin::Initial });
+        let (known, began) = (self.list(), Instant::now());
+        let count = known.len();
+        for object in known {
+            handler.tell(&Change { key: object.key(), old: None, new: Some(object), origin: Origin::Initial });
         }
-        let id = handlers.next;
-        handlers.next += 1;
-        handlers.by_id.insert(id, Arc::new(handler));
+        let now = Instant::now();
+        handler.told(count, began, now);
+        self.shared().handling.fetch_add(nanoseconds(now.duration_since(began)), Ordering::Relaxed);
+        let id = handlers.add(handler);
         Subscription { cache: self.clone(), id }
     }
 }

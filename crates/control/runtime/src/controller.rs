@@ -288,7 +288,7 @@ impl<K: Key> Description<K> {
 }
 
 fn snapshot<K: Key>(intake: &Intake<K>, sources: &Sources<K>) -> Snapshot {
-    let (waiting_sources, backlogs) = (sources.awaited().len(), sources.backlogs());
+    let (waiting_sources, backlogs, handlers) = (sources.awaited().len(), sources.backlogs(), sources.handlers());
     intake.look(|desk, now| Snapshot {
         depths: desk.queue().depths().collect(),
         flights: desk.flights(now).map(|(_, took)| took).collect(),
@@ -296,6 +296,7 @@ fn snapshot<K: Key>(intake: &Intake<K>, sources: &Sources<K>) -> Snapshot {
         added: desk.queue().added(),
         waiting_sources,
         backlogs,
+        handlers,
     })
 }
 

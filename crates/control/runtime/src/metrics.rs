@@ -4,6 +4,7 @@
 //! value that can be foreseen begins at zero.
 
 pub(crate) mod exposition;
+mod handlers;
 mod house;
 mod mailboxes;
 mod process;
@@ -22,6 +23,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
+use handlers::HandlerFamilies;
 pub(crate) use house::ClusterMetrics;
 use house::HouseFamilies;
 use mailboxes::MailboxFamilies;
@@ -135,6 +137,7 @@ struct Inner {
     families: Families,
     house: HouseFamilies,
     mailboxes: MailboxFamilies,
+    handlers: HandlerFamilies,
     /// Only if they were asked for.
     details: OnceLock<Arc<RequestDetails>>,
 }
@@ -199,11 +202,13 @@ impl Metrics {
         };
         let (mut registry, house) = (registered(&families), HouseFamilies::default());
         house.register(&mut registry);
-        let mailboxes = MailboxFamilies::default();
+        let (mailboxes, handlers) = (MailboxFamilies::default(), HandlerFamilies::default());
         mailboxes.register(&mut registry);
+        handlers.register(&mut registry);
         registry.register_collector(Box::new(Process));
         let (registry, observers, scrape) = (Mutex::new(registry), Mutex::default(), Mutex::default());
-        Self(Arc::new(Inner { registry, observers, scrape, families, house, mailboxes, details: OnceLock::new() }))
+        let details = OnceLock::new();
+        Self(Arc::new(Inner { registry, observers, scrape, families, house, mailboxes, handlers, details }))
     }
 
     /// Adds a metric of one's own. Counters get `_total` appended to their names.
@@ -410,6 +415,8 @@ pub(crate) struct Snapshot {
     pub(crate) waiting_sources: usize,
     /// What mappings that may take their time have not done yet, by source.
     pub(crate) backlogs: Vec<(String, Backlog)>,
+    /// How long predicates and mappings have taken in all, by source.
+    pub(crate) handlers: Vec<(String, Duration)>,
 }
 
 impl ControllerMetrics {
@@ -466,7 +473,7 @@ impl ControllerMetrics {
 
     /// Before a scrape: how deep the queue is, and how long what is in flight has been so.
     pub(crate) fn observe(&self, snapshot: &Snapshot) {
-        let Snapshot { depths, flights, oldest, added, waiting_sources, backlogs } = snapshot;
+        let Snapshot { depths, flights, oldest, added, waiting_sources, backlogs, handlers } = snapshot;
         self.own.adds.inc_by(added.saturating_sub(self.added.fetch_max(*added, Ordering::Relaxed)));
         // Held to the end: what is forgotten meanwhile must not be shown anew. Within it only families are locked.
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -489,6 +496,7 @@ impl ControllerMetrics {
         self.own.oldest.set(oldest.map_or(0.0, |oldest| oldest.as_secs_f64()));
         self.own.waiting_sources.set(i64::try_from(*waiting_sources).unwrap_or(i64::MAX));
         self.metrics.mailboxes(&self.name, backlogs);
+        self.metrics.handlers(&self.name, handlers);
     }
 
     /// Shows no gauges any more, whoever may still observe it: what they say is no longer true. Counters stay.
@@ -508,6 +516,7 @@ impl ControllerMetrics {
             families.depth.remove(&Depth { name, controller, priority: priority.to_string() });
         }
         self.metrics.mailboxes(&self.name, &[]);
+        self.metrics.handlers(&self.name, &[]);
     }
 }
 
@@ -537,7 +546,15 @@ mod tests {
         let oldest = Some(Duration::from_secs(7));
         let depths = BTreeMap::from([(0, 4)]);
         let backlogs = Vec::new();
-        controller.observe(&Snapshot { depths, flights, oldest, added: 9, waiting_sources: 1, backlogs });
+        controller.observe(&Snapshot {
+            depths,
+            flights,
+            oldest,
+            added: 9,
+            waiting_sources: 1,
+            backlogs,
+            handlers: Vec::new(),
+        });
         let text = metrics.text();
         for line in [
             "controller_runtime_reconcile_total{controller=\"files\",result=\"error\"} 1",

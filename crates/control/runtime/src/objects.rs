@@ -3,6 +3,7 @@
 //! ```text
 //! informers.objects::<Deployment>()   reads from the cache that a controller has open, and says what to do if none has;
 //!                                     after its own write waits for the cache, at most 2 s, then asks
+//! informers.objects_in::<Pod>(scope)  the same of some of them: those that a controller is for, or watches
 //! objects.watched()                   opens the cache and keeps it open
 //! client.objects::<Deployment>()      reads from the server
 //! client.objects_of(resource)         kinds that are not known at compile time: K is serde_json::Value
@@ -45,6 +46,7 @@ use crate::cache::{Cache, Informers};
 use crate::client::{ApiError, Client, Deletion, Selection};
 use crate::reconciler::{Key, Request};
 use crate::resource::Resource;
+use crate::scope::Scope;
 use reads::Reads;
 
 /// How long a read waits for the cache to show what was written before it asks the server.
@@ -87,7 +89,8 @@ impl Client {
 impl Informers {
     /// Objects of a type that knows its kind, read from the cache of all of them that somebody has open: a controller,
     /// [`Objects::watched`], [`Informers::cache`]. If nobody has, reads fail and say what to do, or open it, where
-    /// [`Narrowing::lazy`](crate::Narrowing) says so.
+    /// [`Narrowing::lazy`](crate::Narrowing) says so. Who is concerned with some of them only uses
+    /// [`Informers::objects_in`].
     #[must_use]
     pub fn objects<K: kube::Resource<DynamicType = ()>>(&self) -> Objects<K>
     where
@@ -95,6 +98,18 @@ impl Informers {
     {
         let resource = Resource::of::<K>();
         Objects::new(self.client().clone(), resource.clone(), Reads::of(self, resource))
+    }
+
+    /// Some objects of a kind, read from the cache of exactly these that somebody has open, as [`Informers::objects`]: give
+    /// it the [`Scope`] that a controller is `for_`, or watches, and both have one watch. Other objects of the kind are not
+    /// there: they are neither listed nor found, whether the cache is asked or, because it lags, the server. Writes reach
+    /// them all the same. Where the kind is read from the server ([`KindSettings::live`](crate::KindSettings), only the
+    /// metadata are watched), it is asked for no others. The kind is that of the scope: what is not known at compile time
+    /// is [`Value`].
+    #[must_use]
+    pub fn objects_in<K>(&self, scope: impl Into<Scope>) -> Objects<K> {
+        let scope = self.filled(scope.into());
+        Objects::new(self.client().clone(), scope.resource.clone(), Reads::within(self, scope))
     }
 
     /// Objects of a kind found at run time; see [`Informers::objects`].
@@ -142,7 +157,7 @@ impl<K> Objects<K> {
         Self { doubtful, witness: Some(Arc::new(witness)), ..self.clone() }
     }
 
-    /// The same, read from the server.
+    /// The same, read from the server: all objects of the kind, whatever the cache is of.
     #[must_use]
     pub fn live(&self) -> Self {
         Self { reads: Reads::Live, ..self.clone() }
@@ -237,8 +252,8 @@ impl<K> Objects<K> {
         if let Some(witness) = &self.witness {
             witness(before, written);
         }
-        if let (Some(cache), Some(revision)) = (self.reads.opened(), written.revision()) {
-            cache.expect(written.key(), &written.uid(), revision);
+        if let (Some(cache), Some(_)) = (self.reads.opened(), written.revision()) {
+            cache.expect(written);
         }
     }
 
@@ -276,11 +291,18 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Objects<K> {
     /// As [`Objects::get`]. A cache cannot select by fields: index it.
     pub async fn list(&self, selection: &Selection) -> Result<Vec<Arc<K>>, ApiError> {
         let selection = &self.selected(selection)?;
-        if let Some(found) = self.cached(selection).await? {
-            return Ok(found.0.typed().of(&found.1));
+        if let Some((cache, found)) = self.cached(selection).await? {
+            return Ok(cache.typed().of(&found));
+        }
+        if let Some(scope) = self.reads.scope() {
+            return self.decode_all(&self.client.list_of(scope, selection).await?);
         }
         let listing = self.client.list(&self.resource, selection).await?;
         listing.objects.iter().map(|object| self.decode(object, false).map(Arc::new)).collect()
+    }
+
+    fn decode_all(&self, objects: &[Arc<Object>]) -> Result<Vec<Arc<K>>, ApiError> {
+        objects.iter().map(|object| self.decode(object, false).map(Arc::new)).collect()
     }
 
     /// What the cache has of a selection, or the server, if the cache does not catch up; `None` if there is no cache.

@@ -116,10 +116,19 @@ impl Feed {
     /// Whether it is certain that it is told of an object like this one, wherever that is. What most fields are, only the
     /// server knows.
     pub(crate) fn selects(&self, object: &Object) -> bool {
-        let known = |field: &str| matches!(field, "metadata.name" | "metadata.namespace");
         let value = |field: &str| if field == "metadata.name" { object.name() } else { object.namespace() };
         let fields = FieldSelector::parse(&self.fields);
-        fields.is_ok_and(|fields| fields.fields().all(known) && fields.matches(value))
+        fields.is_ok_and(|fields| fields.fields().all(is_known_here) && fields.matches(value))
+            && LabelSelector::parse(&self.labels).is_ok_and(|labels| labels.matches(&object.labels()))
+    }
+
+    /// Whether it may be told of an object like this one, as far as that can be judged here.
+    pub(crate) fn may_select(&self, object: &Object) -> bool {
+        let value = |field: &str| if field == "metadata.name" { object.name() } else { object.namespace() };
+        let excludes = |test: &str| {
+            FieldSelector::parse(test).is_ok_and(|test| test.fields().all(is_known_here) && !test.matches(value))
+        };
+        !self.fields.split(',').any(excludes)
             && LabelSelector::parse(&self.labels).is_ok_and(|labels| labels.matches(&object.labels()))
     }
 
@@ -311,6 +320,11 @@ impl Scope {
         let one = single.is_some_and(|part| part.name().is_some() && part.namespace().is_some());
         if is_secret(&self.resource) && !one { Self { form: Form::Metadata, ..self } } else { self }
     }
+}
+
+/// Whether it is known here what a field of an object is.
+fn is_known_here(field: &str) -> bool {
+    matches!(field, "metadata.name" | "metadata.namespace")
 }
 
 fn is_secret(resource: &Resource) -> bool {

@@ -20,7 +20,7 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use concert_api::{Object, ObjectKey};
@@ -31,13 +31,14 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use channel::Mailbox;
 pub use channel::{Backlog, Channel};
 
-use crate::cache::{Cache, CacheState, Change, Informers, Origin, Subscription};
+use crate::cache::{Cache, CacheState, Change, Informers, Listener, Origin, Subscription};
 use crate::controller::ControllerError;
 use crate::engine::KeyFilter;
 use crate::floors::Freshness;
 use crate::metrics::ControllerMetrics;
 use crate::reconciler::Key;
 use crate::scope::Scope;
+use crate::sync::{Mutex, MutexGuard};
 use crate::tasks::TaskGroup;
 use crate::trigger::{Fire, Listening, Role, Trigger, WhenMissing};
 use crate::worker::Failing;
@@ -156,6 +157,8 @@ struct Active<K: Key> {
     cache: Option<Cache>,
     fire: Arc<Fire<K>>,
     subscription: Option<Subscription>,
+    /// How long it holds up its watch.
+    listener: Arc<Listener>,
     /// What its mapping has not done yet, where that may take its time.
     mailbox: Option<Arc<Mailbox>>,
     tasks: TaskGroup,
@@ -198,6 +201,7 @@ impl<K: Key> Sources<K> {
         let (name, fire) = (fire.name.clone(), Arc::new(fire));
         let mut tasks = TaskGroup::new(CancellationToken::new());
         let (mut cache, mut subscription, mut letters) = (None, None, None);
+        let listener = Listener::new(Arc::clone(&self.ground.controller), name.clone());
         let replayed = Arc::clone(&fire);
         match origin {
             Listening::Kind(scope) => {
@@ -205,7 +209,7 @@ impl<K: Key> Sources<K> {
                 // Before anything is told: the first turn may write already.
                 self.ground.freshness.join(number, opened.clone(), informers.client().clone(), own);
                 letters = fire.is_slow().then(Arc::<Mailbox>::default);
-                subscription = Some(self.subscribe(&opened, &fire, letters.as_ref(), &mut tasks));
+                subscription = Some(self.subscribe(&opened, &listener, &fire, letters.as_ref(), &mut tasks));
                 if let Some(period) = resync {
                     tasks.spawn("resync", self.resync(opened.clone(), Arc::clone(&fire), period));
                 }
@@ -221,7 +225,7 @@ impl<K: Key> Sources<K> {
                 drop(tasks.spawn("source", self.watch_over(name.clone(), run, sink)));
             }
         }
-        let added = Active { name, missing, cache, fire: replayed, subscription, mailbox: letters, tasks };
+        let added = Active { name, missing, cache, fire: replayed, subscription, listener, mailbox: letters, tasks };
         let mut active = self.active();
         match &mut *active {
             Some(active) => drop(active.insert(number, added)),
@@ -238,13 +242,14 @@ impl<K: Key> Sources<K> {
     fn subscribe(
         &self,
         cache: &Cache,
+        listener: &Arc<Listener>,
         fire: &Arc<Fire<K>>,
         mailbox: Option<&Arc<Mailbox>>,
         tasks: &mut TaskGroup,
     ) -> Subscription {
-        let (sink, quick) = (self.ground.sink.clone(), Arc::clone(fire));
+        let (sink, quick, listener) = (self.ground.sink.clone(), Arc::clone(fire), Arc::clone(listener));
         let Some(mailbox) = mailbox.cloned() else {
-            return cache.subscribe(move |change| {
+            return cache.subscribe_as(listener, move |change| {
                 if quick.matters(change) {
                     sink.put(quick.quick(change), quick.call(change));
                 }
@@ -252,7 +257,7 @@ impl<K: Key> Sources<K> {
         };
         let controller = Arc::clone(&self.ground.controller);
         tasks.spawn("slow mapping", read(controller, Arc::clone(&mailbox), Arc::clone(fire), sink));
-        cache.subscribe(move |change| {
+        cache.subscribe_as(listener, move |change| {
             if quick.matters(change) {
                 mailbox.put(change.clone());
             }
@@ -317,18 +322,7 @@ impl<K: Key> Sources<K> {
             let Some(cache) = active.cache.clone() else { continue };
             let (fire, sink, keys) = (Arc::clone(&active.fire), self.ground.sink.clone(), Arc::clone(keys));
             active.tasks.reap();
-            active.tasks.spawn("replay", async move {
-                for object in cache.list() {
-                    let (key, origin) = (object.key(), Origin::Initial);
-                    let change = Change { key, old: None, new: Some(object), origin };
-                    if fire.matters(&change) {
-                        let call = fire.call(&change);
-                        let mut found = fire.map(change).await;
-                        found.retain(|key| keys(&key.to_string()));
-                        sink.put(found, call);
-                    }
-                }
-            });
+            active.tasks.spawn("replay", tell_again(cache, fire, sink, keys));
         }
     }
 
@@ -388,6 +382,11 @@ impl<K: Key> Sources<K> {
         self.each(|active| Some((active.name.clone(), active.mailbox.as_ref()?.backlog())))
     }
 
+    /// How long those that listen to kinds have held up their watches, by the name of the source.
+    pub(crate) fn handlers(&self) -> Vec<(String, Duration)> {
+        self.each(|active| active.cache.is_some().then(|| (active.name.clone(), active.listener.took())))
+    }
+
     /// The names of all, in the order they were added.
     pub(crate) fn names(&self) -> Vec<String> {
         self.each(|active| Some(active.name.clone()))
@@ -401,6 +400,20 @@ fn share(cache: &Cache, after: Option<&ObjectKey>, shares: usize) -> Vec<Arc<Obj
     left.drain(..gone);
     left.truncate(left.len().div_ceil(shares));
     left
+}
+
+/// Tells all that a cache knows, as far as it starts turns of these keys.
+async fn tell_again<K: Key>(cache: Cache, fire: Arc<Fire<K>>, sink: Sink<K>, keys: KeyFilter) {
+    for object in cache.list() {
+        let (key, origin) = (object.key(), Origin::Initial);
+        let change = Change { key, old: None, new: Some(object), origin };
+        if fire.matters(&change) {
+            let call = fire.call(&change);
+            let mut found = fire.map(change).await;
+            found.retain(|key| keys(&key.to_string()));
+            sink.put(found, call);
+        }
+    }
 }
 
 /// Maps what is in a mailbox, at the pace of the mapping. Says once when it falls behind, and again only after it had

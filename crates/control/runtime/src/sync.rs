@@ -4,12 +4,12 @@
 //! nothing of ours may be locked within.
 
 #[cfg(not(feature = "shuttle"))]
-pub(crate) use std::sync::{Mutex, RwLock};
+pub(crate) use std::sync::{Mutex, MutexGuard, RwLock};
 #[cfg(not(feature = "shuttle"))]
 pub(crate) use tokio::sync::watch;
 
 #[cfg(feature = "shuttle")]
-pub(crate) use shuttle::sync::{Mutex, RwLock};
+pub(crate) use shuttle::sync::{Mutex, MutexGuard, RwLock};
 
 #[cfg(feature = "shuttle")]
 pub(crate) mod watch {

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -14,9 +13,10 @@ use futures::poll;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::handlers::{Handlers, nanoseconds};
 use super::store::Change;
 use super::union::{FeedNumber, Step};
-use super::{CacheState, Handlers, Shared};
+use super::{CacheState, Shared};
 use crate::client::Client;
 use crate::scope::Feed;
 use crate::watch::{Event, Subject, Trouble, Watch};
@@ -98,7 +98,7 @@ impl Shared {
     }
 
     fn leave(&self, running: &Running) {
-        let handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
         let mut store = self.store.write().unwrap_or_else(PoisonError::into_inner);
         let changes = match &self.union {
             Some(union) => {
@@ -114,7 +114,7 @@ impl Shared {
             None => store.leave(&running.feed.namespace),
         };
         drop(store);
-        handlers.tell(&changes);
+        self.tell(&mut handlers, &changes, Instant::now());
         self.progress.send_modify(|progress| {
             progress.feeds.remove(&running.feed);
         });
@@ -156,6 +156,7 @@ impl Shared {
 
     /// Everything up to this revision has been seen, as far as it says.
     fn reached(&self, running: &Running, revision: u64, complete: bool) {
+        self.memo.age(Instant::now());
         let recovers = Cell::new(false);
         self.note(running, &|state| {
             state.synced |= complete;
@@ -184,7 +185,7 @@ impl Shared {
     }
 
     fn hand_out(&self, running: &Running, event: Event) {
-        let handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut handlers = self.handlers.lock().unwrap_or_else(PoisonError::into_inner);
         // Who was told to leave meanwhile brings nothing back.
         if running.stop.is_cancelled() {
             return;
@@ -195,12 +196,17 @@ impl Shared {
             _ => Bytes::new(),
         };
         let (changes, unread) = self.apply(running, event);
-        let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.decoding.fetch_add(took, Ordering::Relaxed);
-        handlers.tell(&changes);
+        let kept = Instant::now();
+        self.decoding.fetch_add(nanoseconds(kept.duration_since(began)), Ordering::Relaxed);
+        self.tell(&mut handlers, &changes, kept);
         if let Some(why) = unread {
             self.skip(running, &bytes, &why);
         }
+    }
+
+    fn tell(&self, handlers: &mut Handlers, changes: &[Change], began: Instant) {
+        let told = handlers.tell(changes, began);
+        self.handling.fetch_add(nanoseconds(told.duration_since(began)), Ordering::Relaxed);
     }
 
     /// What an event changes, and why objects could not be read.
@@ -304,19 +310,6 @@ impl<'a> Pen<'a> {
         // Also where versions are no numbers: whoever waits looks again.
         if std::mem::take(&mut self.unsaid) > 0 {
             self.shared.reached(self.running, std::mem::take(&mut self.revision), false);
-        }
-    }
-}
-
-impl Handlers {
-    fn tell(&self, changes: &[Change]) {
-        for change in changes {
-            for handler in self.by_id.values() {
-                // Whoever panics misses this change; the others, and the watch, go on.
-                if catch_unwind(AssertUnwindSafe(|| handler(change))).is_err() {
-                    tracing::error!(key = %change.key, "a handler of a cache panicked");
-                }
-            }
         }
     }
 }

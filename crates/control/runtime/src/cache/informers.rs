@@ -15,11 +15,10 @@ use super::keep::{Keep, Transform};
 use super::lazy::Lazies;
 use super::store::Store;
 use super::union::Union;
-use super::view::Memo;
 use super::{Alive, Cache, CacheState, Shared};
 use crate::client::Client;
 use crate::resource::Resource;
-use crate::scope::{Form, Namespaces, Part, Place, Scope};
+use crate::scope::{Namespaces, Part, Place, Scope};
 use crate::sync::{Mutex, RwLock, watch};
 use crate::tasks::TaskGroup;
 use crate::watch::Trouble;
@@ -49,10 +48,13 @@ pub struct KindSettings {
     pub namespaces: BTreeMap<String, Selectors>,
     /// Which objects, where their namespace's line does not say so.
     pub selectors: Selectors,
-    /// Makes less of each object before it is kept.
+    /// Makes less of each object before it is kept; of its metadata, where these are all that is watched.
     pub transform: Option<Transform>,
     /// Whether to keep `managedFields`, which are often half of an object.
     pub managed_fields: bool,
+    /// Whether [`Informers::objects`] reads it from the server, whoever watches it: for kinds of which a moment's lag is too
+    /// much. What is watched, and [`Informers::cache`], stay as they are.
+    pub live: bool,
 }
 
 /// What a process watches of each kind: one place to say "only these namespaces" for all its controllers. What a controller
@@ -111,10 +113,13 @@ impl Narrowing {
         part
     }
 
+    fn reads_live(&self, scope: &Scope) -> bool {
+        self.lines(scope).any(|line| line.live)
+    }
+
     fn keep(&self, scope: &Scope) -> Keep {
         let transform = self.lines(scope).find_map(|line| line.transform.clone());
         let managed_fields = self.lines(scope).any(|line| line.managed_fields);
-        let transform = transform.filter(|_| scope.form == Form::Full);
         Keep { gvk: scope.resource.gvk.clone(), managed_fields, transform }
     }
 }
@@ -247,19 +252,21 @@ impl Informers {
         if let Some(alive) = state.caches.get(&scope).and_then(Weak::upgrade) {
             return (Cache(alive), false);
         }
+        let store = Store::new(self.0.narrowing.keep(&scope));
         let shared = Arc::new(Shared {
-            store: RwLock::new(Store::new(self.0.narrowing.keep(&scope))),
+            memo: store.memo().clone(),
+            store: RwLock::new(store),
             scope: scope.clone(),
             handlers: Mutex::default(),
             progress: watch::Sender::default(),
             feeds: Mutex::default(),
             union: scope.overlaps().then(|| Mutex::new(Union::default())),
             spawner: Spawner::of(self),
-            memo: Memo::default(),
             complaints: Complaints::of(&scope.resource.gvk, &self.0.unread),
             expected: Mutex::default(),
             expected_gone: Mutex::default(),
             decoding: AtomicU64::default(),
+            handling: AtomicU64::default(),
             needed: AtomicBool::default(),
             stop: self.0.stop.child_token(),
         });
@@ -295,6 +302,11 @@ impl Informers {
 
     pub(super) fn lazies(&self) -> &Arc<Lazies> {
         &self.0.lazies
+    }
+
+    /// Whether handles on a kind read from the server.
+    pub(crate) fn reads_live(&self, scope: &Scope) -> bool {
+        self.0.narrowing.reads_live(scope)
     }
 
     /// When caches that are opened by a read are closed, if reads open them.

@@ -91,6 +91,11 @@ fn write(cache: &Cache, namespace: &str, events: Vec<Event>) -> shuttle::thread:
 }
 
 impl Cache {
+    /// Its watch shows an object that is in no namespace.
+    pub(crate) fn shows(&self, name: &str, revision: u32) {
+        Pen::new(self.shared(), &running(self, "")).write(Event::Applied(object("", name, revision)));
+    }
+
     /// Its watch has come so far; with 0 it is complete.
     pub(crate) fn arrives(&self, revision: u32) {
         let event = if revision == 0 { Event::Complete("0".into()) } else { Event::Progress(revision.to_string()) };
@@ -248,7 +253,7 @@ fn who_reads_its_own_writes_waits_for_them_and_no_longer() {
         let own = cache.clone();
         let own = spawn(move || {
             block_on(own.synced());
-            own.expect(key("c"), "c", 5);
+            own.expect(&Object::parse(object("n", "c", 5).bytes).unwrap());
             own.expect_gone(&key("b"));
             block_on(own.shows_expected(|_| true));
             assert!(own.get(&key("b")).is_none());
@@ -278,5 +283,65 @@ fn a_scope_has_one_living_watch_as_long_as_somebody_has_a_handle() {
         });
         asks.into_iter().for_each(|ask| ask.join().unwrap());
         assert!(informers.opened(maps()).is_none() && informers.states().is_empty());
+    });
+}
+
+#[test]
+fn a_lazy_cache_that_closes_while_a_read_opens_it_is_open_to_who_reads() {
+    check(|| {
+        let informers = Arc::new(informers());
+        let idle = std::time::Duration::from_secs(60);
+        let name = (Scope::all(maps()), idle);
+        let readers = [0, 1].map(|_| {
+            let informers = Arc::clone(&informers);
+            spawn(move || {
+                let lazy = informers.lazy(maps(), idle);
+                for _ in 0..2 {
+                    let cache = lazy.cache();
+                    yield_now();
+                    assert!(!cache.shared().stop.is_cancelled(), "somebody has a handle");
+                    let other = informers.opened(maps()).expect("it is open");
+                    assert!(cache.is(&other), "one for all");
+                }
+            })
+        });
+        let (closes, of) = (Arc::clone(&informers), name.clone());
+        let closer = spawn(move || {
+            for _ in 0..3 {
+                // Whenever it was read last, that is long ago.
+                assert!(closes.lazies().close_if_idle(&of, Instant::now() + idle * 2).is_none());
+                yield_now();
+            }
+        });
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        closer.join().unwrap();
+        assert!(informers.lazies().close_if_idle(&name, Instant::now() + idle * 2).is_none());
+        assert!(informers.opened(maps()).is_none() && informers.states().is_empty(), "closed");
+    });
+}
+
+#[test]
+fn what_is_decoded_while_it_changes_is_of_its_version_and_kept_no_longer() {
+    check(|| {
+        let (_informers, cache) = cache();
+        let writer = write(&cache, "", history("n", 0));
+        let readers = [0, 1].map(|_| {
+            let view = cache.typed::<serde_json::Value>();
+            spawn(move || {
+                for _ in 0..3 {
+                    for object in view.cache().list() {
+                        let decoded = view.decode(&object).unwrap();
+                        assert_eq!(decoded["metadata"]["resourceVersion"], *object.resource_version());
+                    }
+                    yield_now();
+                }
+            })
+        });
+        writer.join().unwrap();
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        let memo = &cache.shared().memo;
+        let now = cache.list();
+        let kept = now.iter().filter(|object| memo.find::<serde_json::Value>(object).is_some()).count();
+        assert_eq!(memo.len(), kept, "nothing that the cache does not have any more");
     });
 }

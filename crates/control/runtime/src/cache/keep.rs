@@ -11,7 +11,8 @@ use crate::watch::Arrived;
 
 type Change = dyn Fn(Object) -> Result<Object, ParseError> + Send + Sync;
 
-/// Makes less of an object before it is kept. It must give the same for the same object.
+/// Makes less of an object before it is kept. It must give the same for the same object. Where only metadata are watched,
+/// there is nothing else in it.
 #[derive(Clone)]
 pub struct Transform(Arc<Change>);
 

@@ -22,7 +22,7 @@ pub struct Lazy {
     name: Name,
 }
 
-type Name = (Scope, Duration);
+pub(super) type Name = (Scope, Duration);
 
 /// Those that are open in a process.
 #[derive(Default)]
@@ -69,21 +69,30 @@ impl Lazy {
 
 /// Closes the cache when nobody has read for a while, or nobody could any more.
 async fn close_when_idle(lazies: Weak<Lazies>, name: Name) {
-    let idle = name.1;
-    let mut until = Instant::now() + idle;
+    let mut until = Instant::now() + name.1;
     loop {
         tokio::time::sleep_until(until).await;
         let Some(lazies) = lazies.upgrade() else { return };
-        let mut open = lazies.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(read) = open.get(&name).map(|open| open.read) else { return };
-        if read + idle <= Instant::now() {
-            let closed = open.remove(&name);
-            // Not under the lock: the last handle to go stops the watch.
-            drop(open);
-            drop(closed);
-            return;
+        match lazies.close_if_idle(&name, Instant::now()) {
+            Some(later) => until = later,
+            None => return,
         }
-        until = read + idle;
+    }
+}
+
+impl Lazies {
+    /// Closes a cache that nobody has read for a while; if somebody has, says when to look again.
+    pub(super) fn close_if_idle(&self, name: &Name, now: Instant) -> Option<Instant> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = open.get(name)?.read + name.1;
+        if until > now {
+            return Some(until);
+        }
+        let closed = open.remove(name);
+        // Not under the lock: the last handle to go stops the watch.
+        drop(open);
+        drop(closed);
+        None
     }
 }
 

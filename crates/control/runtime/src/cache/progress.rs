@@ -99,22 +99,13 @@ impl Progress {
         whole.map_or_else(|| self.covering(namespace).map(|(feed, _)| feed.clone()).collect(), |whole| vec![whole])
     }
 
-    /// Whether anybody looks at a namespace.
-    pub(super) fn covers(&self, namespace: &str) -> bool {
-        self.covering(namespace).next().is_some()
-    }
-
     /// A revision as of now.
     pub(super) fn mark(&self, revision: u64) -> Mark {
         Mark { revision, history: self.history }
     }
 
-    /// Whether nothing up to there is still to come: it has been seen, or the server does not have that history any more.
-    pub(super) fn is_past(&self, namespace: &str, mark: Mark) -> bool {
-        self.history != mark.history || self.has_seen(namespace, mark.revision)
-    }
-
-    /// The same of one watch; of one that is gone, nothing comes.
+    /// Whether nothing up to there is still to come of a watch: it has been seen, or the server does not have that history any
+    /// more, or the watch is gone.
     pub(super) fn is_feed_past(&self, feed: &Feed, mark: Mark) -> bool {
         self.history != mark.history || self.feeds.get(feed).is_none_or(|state| is_at(state, mark.revision))
     }

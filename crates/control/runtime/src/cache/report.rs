@@ -1,7 +1,7 @@
 //! What caches look like from outside: for metrics and the admin page.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::{Cache, CacheState, Informers};
@@ -19,12 +19,16 @@ pub struct CacheReport {
     pub objects: usize,
     /// How many bytes these are.
     pub bytes: usize,
+    /// How many of them are kept decoded as well, because they were read as a type lately.
+    pub decoded: usize,
     /// How long ago its watch was last heard of; `None` if never.
     pub lag: Option<Duration>,
     /// Versions of objects that could not be read, or not as the type that somebody wanted.
     pub undecodable: u64,
     /// How long it took to read and keep all that was heard.
     pub decoding: Duration,
+    /// How long it took those who are told of it: so long the watch was held up.
+    pub handling: Duration,
 }
 
 impl CacheReport {
@@ -32,9 +36,11 @@ impl CacheReport {
         let state = cache.state();
         let lag = state.heard.map(|heard| heard.elapsed());
         let (scope, objects, bytes) = (cache.scope().clone(), cache.len(), cache.bytes());
-        let decoding = Duration::from_nanos(cache.shared().decoding.load(Ordering::Relaxed));
+        let time = |nanoseconds: &AtomicU64| Duration::from_nanos(nanoseconds.load(Ordering::Relaxed));
+        let (decoding, handling) = (time(&cache.shared().decoding), time(&cache.shared().handling));
+        let decoded = cache.shared().memo.len();
         let undecodable = cache.shared().complaints.count();
-        Self { scope, state, objects, bytes, lag, undecodable, decoding }
+        Self { scope, state, objects, bytes, lag, undecodable, decoding, handling, decoded }
     }
 }
 

@@ -16,6 +16,7 @@ use hashbrown::HashMap;
 
 use super::index::{AnyIndex, Slot};
 use super::keep::Keep;
+use super::memo::Memo;
 use crate::watch::{Arrived, Event};
 
 /// One object changed.
@@ -106,11 +107,23 @@ pub(super) struct Store {
     /// By namespace; the empty one feeds all.
     feeds: BTreeMap<String, Feed>,
     indexes: Vec<Weak<dyn AnyIndex>>,
+    memo: Memo,
 }
 
 impl Store {
     pub(super) fn new(keep: Keep) -> Self {
         Self { keep, ..Self::default() }
+    }
+
+    /// What of it is kept decoded.
+    pub(super) fn memo(&self) -> &Memo {
+        &self.memo
+    }
+
+    /// Whether it has this version of an object.
+    pub(super) fn has(&self, object: &Arc<Object>) -> bool {
+        let entry = self.by_key.get(&object.key()).and_then(|slot| self.entry(*slot));
+        entry.is_some_and(|entry| Arc::ptr_eq(&entry.object, object))
     }
 
     pub(super) fn get(&self, key: &ObjectKey) -> Option<Arc<Object>> {
@@ -275,6 +288,7 @@ impl Store {
     fn forget(&mut self, slot: Slot, object: Option<&Arc<Object>>) {
         let Some(object) = object else { return };
         self.bytes -= object.bytes().len();
+        self.memo.forget(object);
         for index in self.indexes.iter().filter_map(Weak::upgrade) {
             index.remove(slot, object);
         }

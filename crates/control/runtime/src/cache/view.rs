@@ -1,20 +1,14 @@
 //! Objects of a cache as a type.
 
-use std::any::{Any, TypeId};
-use std::collections::{HashMap, VecDeque};
 use std::marker::PhantomData;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use concert_api::{LabelSelector, Object, ObjectKey};
 use serde::de::DeserializeOwned;
 
+use super::memo::REMEMBERED;
 use super::{Cache, Index};
 use crate::client::without_values;
-use crate::sync::Mutex;
-
-/// So many decoded objects are remembered per cache: those that are read again and again. All of them would cost several
-/// times what their bytes do.
-const REMEMBERED: usize = 1024;
 
 /// An object that does not have the shape of the type it was read as.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,8 +24,9 @@ pub struct Undecodable {
     pub why: String,
 }
 
-/// The objects of a [`Cache`] as a type: each is decoded when it is read, and remembered for a while. Values are shared, so
-/// reading copies nothing; clone one to change it.
+/// The objects of a [`Cache`] as a type: each is decoded when it is read, and remembered as long as it is read and does not
+/// change. Of a list of more than 1024 objects nothing is remembered that was not before. Values are shared, so reading
+/// copies nothing; clone one to change it.
 pub struct View<K> {
     cache: Cache,
     kind: PhantomData<fn() -> K>,
@@ -80,7 +75,8 @@ impl<K: DeserializeOwned + Send + Sync + 'static> View<K> {
     /// Objects that were found, as the type; as [`View::list`].
     #[must_use]
     pub fn of(&self, objects: &[Arc<Object>]) -> Vec<Arc<K>> {
-        objects.iter().filter_map(|object| self.decode(object).ok()).collect()
+        let keeps = objects.len() <= REMEMBERED;
+        objects.iter().filter_map(|object| self.decoded(object, keeps).ok()).collect()
     }
 
     /// An index by what `values` finds in a decoded object. Every object is decoded for it, once when it comes and once
@@ -98,13 +94,23 @@ impl<K: DeserializeOwned + Send + Sync + 'static> View<K> {
     /// # Errors
     /// It does not have the shape of the type.
     pub fn decode(&self, object: &Arc<Object>) -> Result<Arc<K>, Undecodable> {
+        self.decoded(object, true)
+    }
+
+    fn decoded(&self, object: &Arc<Object>, keep: bool) -> Result<Arc<K>, Undecodable> {
         let memo = &self.cache.shared().memo;
         if let Some(known) = memo.find::<K>(object) {
             return Ok(known);
         }
         let decoded = object.decode::<K>().map_err(|error| self.complain(object, &error.to_string()))?;
         let decoded = Arc::new(decoded);
-        memo.put(object, Arc::clone(&decoded));
+        if keep {
+            self.cache.read(|store| {
+                if store.has(object) {
+                    memo.put(object, Arc::clone(&decoded));
+                }
+            });
+        }
         Ok(decoded)
     }
 
@@ -128,44 +134,5 @@ impl<K> Clone for View<K> {
 impl<K> std::fmt::Debug for View<K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "View<{}>({})", std::any::type_name::<K>(), self.cache.scope())
-    }
-}
-
-/// Which version of which object as which type. An object that is remembered lives, so its address is its own.
-type Name = (TypeId, usize);
-
-/// What was decoded lately.
-#[derive(Default)]
-pub(super) struct Memo(Mutex<Remembered>);
-
-#[derive(Default)]
-struct Remembered {
-    decoded: HashMap<Name, (Arc<Object>, Arc<dyn Any + Send + Sync>)>,
-    /// In the order in which they came.
-    order: VecDeque<Name>,
-}
-
-impl Memo {
-    fn name<K: 'static>(object: &Arc<Object>) -> Name {
-        (TypeId::of::<K>(), Arc::as_ptr(object).addr())
-    }
-
-    fn find<K: Send + Sync + 'static>(&self, object: &Arc<Object>) -> Option<Arc<K>> {
-        let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, decoded) = remembered.decoded.get(&Self::name::<K>(object))?;
-        Arc::clone(decoded).downcast().ok()
-    }
-
-    fn put<K: Send + Sync + 'static>(&self, object: &Arc<Object>, decoded: Arc<K>) {
-        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = Self::name::<K>(object);
-        if remembered.decoded.insert(name, (Arc::clone(object), decoded)).is_none() {
-            remembered.order.push_back(name);
-        }
-        if remembered.order.len() > REMEMBERED
-            && let Some(oldest) = remembered.order.pop_front()
-        {
-            remembered.decoded.remove(&oldest);
-        }
     }
 }

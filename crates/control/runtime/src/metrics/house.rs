@@ -50,8 +50,10 @@ type Seconds = Gauge<f64, AtomicU64>;
 pub(super) struct HouseFamilies {
     objects: Family<OfCache, Gauge>,
     bytes: Family<OfCache, Gauge>,
+    decoded: Family<OfCache, Gauge>,
     lag: Family<OfCache, Seconds>,
     decode: Family<OfCache, Counter<f64, AtomicU64>>,
+    handle: Family<OfCache, Counter<f64, AtomicU64>>,
     skipped: Family<OfCache, Gauge>,
     synced: Family<OfCache, Gauge>,
     joining: Family<OfCache, Gauge>,
@@ -101,6 +103,11 @@ impl HouseFamilies {
         }
         registry.register("concert_cache_objects", "Objects in a cache", self.objects.clone());
         registry.register("concert_cache_bytes", "Bytes of the objects in a cache", self.bytes.clone());
+        registry.register(
+            "concert_cache_decoded_objects",
+            "Objects of a cache that are kept decoded as well, because they were read as a type lately",
+            self.decoded.clone(),
+        );
         registry.register("concert_cache_synced", "Whether a cache has been complete once", self.synced.clone());
         registry.register(
             "concert_cache_joining",
@@ -119,6 +126,11 @@ impl HouseFamilies {
             self.lag.clone(),
         );
         registry.register("concert_watch_decode_seconds", "Time spent decoding what was watched", self.decode.clone());
+        registry.register(
+            "concert_watch_handler_seconds",
+            "Time in which those who are told of what was watched held up the watch",
+            self.handle.clone(),
+        );
         registry.register("concert_watch_trouble", "Whether a watch is in trouble, and which", self.trouble.clone());
     }
 }
@@ -179,12 +191,15 @@ impl Metrics {
             house.synced.get_or_create(&of).set((!seen.never_synced).into());
             house.joining.get_or_create(&of).set(number(seen.joining));
             house.bytes.get_or_create(&of).set(number(seen.bytes));
+            house.decoded.get_or_create(&of).set(number(seen.decoded));
             // What is not known is not shown.
             if let Some(lag) = seen.lag {
                 house.lag.get_or_create(&of).set(lag.as_secs_f64());
             }
             // It was forgotten a moment ago, and counts from zero: what it shows is what was spent in all.
-            house.decode.get_or_create(&of).inc_by(seen.decoding.as_secs_f64());
+            for (counters, time) in [(&house.decode, seen.decoding), (&house.handle, seen.handling)] {
+                counters.get_or_create(&of).inc_by(time.as_secs_f64());
+            }
             for trouble in TROUBLES {
                 let (OfCache { cluster, scope }, suffers) = (of.clone(), seen.troubles.contains(trouble));
                 house.trouble.get_or_create(&InTrouble { cluster, scope, trouble }).set(suffers.into());
@@ -221,11 +236,14 @@ impl Metrics {
         let house = self.house();
         let mut shown = house.shown.lock().unwrap_or_else(PoisonError::into_inner);
         for of in shown.extract_if(.., |of| of.cluster == cluster) {
-            for gauges in [&house.objects, &house.bytes, &house.skipped, &house.synced, &house.joining] {
+            let counts = [&house.objects, &house.bytes, &house.decoded, &house.skipped, &house.synced, &house.joining];
+            for gauges in counts {
                 gauges.remove(&of);
             }
             house.lag.remove(&of);
-            house.decode.remove(&of);
+            for counters in [&house.decode, &house.handle] {
+                counters.remove(&of);
+            }
             for trouble in TROUBLES {
                 let OfCache { cluster, scope } = of.clone();
                 house.trouble.remove(&InTrouble { cluster, scope, trouble });
@@ -265,11 +283,13 @@ impl ClusterMetrics {
 struct Seen {
     objects: u64,
     bytes: u64,
+    decoded: u64,
     skipped: u64,
     never_synced: bool,
     joining: u64,
     lag: Option<Duration>,
     decoding: Duration,
+    handling: Duration,
     troubles: BTreeSet<&'static str>,
 }
 
@@ -280,11 +300,13 @@ impl Seen {
             let seen = all.entry(report.scope.to_string()).or_default();
             seen.objects += report.objects as u64;
             seen.bytes += report.bytes as u64;
+            seen.decoded += report.decoded as u64;
             seen.skipped += report.state.skipped;
             seen.never_synced |= !report.state.has_been_synced;
             seen.joining += report.state.joining;
             seen.lag = seen.lag.max(report.lag);
             seen.decoding += report.decoding;
+            seen.handling += report.handling;
             seen.troubles.extend(report.state.trouble.as_ref().map(trouble_label));
         }
         all

@@ -14,9 +14,15 @@ use super::Metrics;
 use crate::source::Backlog;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, EncodeLabelSet)]
-struct OfSource {
-    controller: String,
+pub(super) struct OfSource {
+    pub(super) controller: String,
     source: String,
+}
+
+impl OfSource {
+    pub(super) fn new(controller: &str, source: &str) -> Self {
+        Self { controller: controller.to_owned(), source: source.to_owned() }
+    }
 }
 
 /// See the module.
@@ -56,8 +62,7 @@ impl Metrics {
         // Several sources may have one name: they are shown as one.
         let mut now: BTreeMap<OfSource, Backlog> = BTreeMap::new();
         for (source, backlog) in backlogs {
-            let of = OfSource { controller: controller.to_owned(), source: source.clone() };
-            let sum = now.entry(of).or_default();
+            let sum = now.entry(OfSource::new(controller, source)).or_default();
             sum.waiting += backlog.waiting;
             sum.folded += backlog.folded;
             sum.oldest = sum.oldest.max(backlog.oldest);

@@ -23,6 +23,8 @@ enum Place<K> {
     /// Nothing has been asked yet.
     Beginning,
     Cached(View<K>, Pages),
+    /// Of several parts, which the server cannot page.
+    Listed(Pages),
     /// How to go on.
     Live(String),
     End,
@@ -43,18 +45,14 @@ impl<K: DeserializeOwned + Send + Sync + 'static> ObjectPages<K> {
     /// # Errors
     /// As [`Objects::list`]; [expired](ApiError::is_expired) if the server has forgotten the revision meanwhile: begin anew.
     pub async fn next(&mut self) -> Result<Option<Vec<Arc<K>>>, ApiError> {
-        let objects = &self.objects;
         if let Place::Beginning = self.place {
-            let selection = objects.selected(&self.selection)?;
-            self.place = match objects.cached(&selection).await? {
-                Some((cache, found)) => Place::Cached(cache.typed(), Pages::new(found, self.size)),
-                None => Place::Live(String::new()),
-            };
-            self.selection = selection;
+            self.begin().await?;
         }
+        let objects = &self.objects;
         loop {
             let token = match &mut self.place {
                 Place::Cached(view, pages) => return Ok(pages.next().map(|page| view.of(&page))),
+                Place::Listed(pages) => return pages.next().map(|page| objects.decode_all(&page)).transpose(),
                 Place::Live(token) => token,
                 Place::Beginning | Place::End => return Ok(None),
             };
@@ -74,5 +72,25 @@ impl<K: DeserializeOwned + Send + Sync + 'static> ObjectPages<K> {
                 return Ok(Some(items));
             }
         }
+    }
+
+    /// Finds out where the pages come from.
+    async fn begin(&mut self) -> Result<(), ApiError> {
+        let objects = &self.objects;
+        let selection = objects.selected(&self.selection)?;
+        if let Some((cache, found)) = objects.cached(&selection).await? {
+            self.place = Place::Cached(cache.typed(), Pages::new(found, self.size));
+            return Ok(());
+        }
+        let asks = objects.reads.scope().map(|scope| (scope, scope.asks(&selection)));
+        (self.place, self.selection) = match asks {
+            None => (Place::Live(String::new()), selection),
+            Some((_, Some(mut one))) if one.len() == 1 => (Place::Live(String::new()), one.remove(0)),
+            Some((scope, _)) => {
+                let found = objects.client.list_of(scope, &selection).await?;
+                (Place::Listed(Pages::new(found, self.size)), selection)
+            }
+        };
+        Ok(())
     }
 }

@@ -12,6 +12,8 @@ use crate::scope::{Form, Scope};
 pub(super) enum Reads {
     /// The server.
     Live,
+    /// The server, for these and no others.
+    Asked(Scope),
     /// A cache that it holds open, and where that came from.
     Cached(Cache, Informers),
     /// A cache that is opened when it is read.
@@ -21,21 +23,32 @@ pub(super) enum Reads {
 }
 
 impl Reads {
-    /// The cache of all objects of a kind, as the process has settled what happens if nobody has it open. A cache of metadata
-    /// cannot stand for whole objects: who writes back what it gives would erase the rest.
+    /// The cache of all objects of a kind, as the process has settled what happens if nobody has it open.
     pub(super) fn of(informers: &Informers, resource: Resource) -> Self {
-        let elsewhere = informers.elsewhere(resource);
-        if elsewhere.scope().form != Form::Full {
-            return Self::Live;
-        }
-        let opened = Self::Opened(elsewhere);
-        informers.lazy_for().map_or(opened.clone(), |idle| opened.lazily(idle))
+        Self::cached(informers, resource.into()).unwrap_or(Self::Live)
     }
 
-    /// What the cache that it reads from is of; `None` if it reads from the server.
+    /// The same of some of them.
+    pub(super) fn within(informers: &Informers, scope: Scope) -> Self {
+        Self::cached(informers, scope.clone()).unwrap_or(Self::Asked(scope))
+    }
+
+    /// `None` if it is read from the server: because the process has settled that, or because a cache of metadata cannot
+    /// stand for whole objects. Who writes back what it gives would erase the rest.
+    fn cached(informers: &Informers, scope: Scope) -> Option<Self> {
+        let elsewhere = informers.elsewhere(scope);
+        if elsewhere.scope().form != Form::Full || informers.reads_live(elsewhere.scope()) {
+            return None;
+        }
+        let opened = Self::Opened(elsewhere);
+        Some(informers.lazy_for().map_or(opened.clone(), |idle| opened.lazily(idle)))
+    }
+
+    /// What it reads; `None` if that is all there is, from the server.
     pub(super) fn scope(&self) -> Option<&Scope> {
         match self {
             Self::Live => None,
+            Self::Asked(scope) => Some(scope),
             Self::Cached(cache, _) => Some(cache.scope()),
             Self::Lazy(lazy, _) => Some(lazy.scope()),
             Self::Opened(elsewhere) => Some(elsewhere.scope()),
@@ -44,7 +57,7 @@ impl Reads {
 
     fn origin(&self) -> Option<(Scope, Informers)> {
         match self {
-            Self::Live => None,
+            Self::Live | Self::Asked(_) => None,
             Self::Cached(cache, informers) => Some((cache.scope().clone(), informers.clone())),
             Self::Lazy(lazy, informers) => Some((lazy.scope().clone(), informers.clone())),
             Self::Opened(elsewhere) => Some((elsewhere.scope().clone(), elsewhere.informers().clone())),
@@ -52,21 +65,22 @@ impl Reads {
     }
 
     pub(super) fn watched(&self) -> Self {
-        self.origin().map_or(Self::Live, |(scope, informers)| Self::Cached(informers.cache(scope), informers))
+        self.origin().map_or_else(|| self.clone(), |(scope, informers)| Self::Cached(informers.cache(scope), informers))
     }
 
     pub(super) fn lazily(&self, idle: Duration) -> Self {
-        self.origin().map_or(Self::Live, |(scope, informers)| Self::Lazy(informers.lazy(scope, idle), informers))
+        self.origin()
+            .map_or_else(|| self.clone(), |(scope, informers)| Self::Lazy(informers.lazy(scope, idle), informers))
     }
 
     pub(super) fn if_opened(&self) -> Self {
-        self.origin().map_or(Self::Live, |(scope, informers)| Self::Opened(informers.elsewhere(scope)))
+        self.origin().map_or_else(|| self.clone(), |(scope, informers)| Self::Opened(informers.elsewhere(scope)))
     }
 
     /// The cache to read from, opened if that is wanted; `None` to ask the server.
     pub(super) fn cache(&self, resource: &Resource) -> Result<Option<Cache>, ApiError> {
         match self {
-            Self::Live => Ok(None),
+            Self::Live | Self::Asked(_) => Ok(None),
             Self::Cached(cache, _) => Ok(Some(cache.clone())),
             Self::Lazy(lazy, _) => Ok(Some(lazy.cache())),
             Self::Opened(elsewhere) => match elsewhere.cache() {
@@ -79,7 +93,7 @@ impl Reads {
     /// The cache, if it is open.
     pub(super) fn opened(&self) -> Option<Cache> {
         match self {
-            Self::Live => None,
+            Self::Live | Self::Asked(_) => None,
             Self::Cached(cache, _) => Some(cache.clone()),
             Self::Lazy(lazy, _) => lazy.opened(),
             Self::Opened(elsewhere) => elsewhere.cache(),
@@ -88,7 +102,7 @@ impl Reads {
 
     pub(super) fn word(&self) -> &'static str {
         match self {
-            Self::Live => "live",
+            Self::Live | Self::Asked(_) => "live",
             Self::Cached(..) => "watched",
             Self::Lazy(..) => "lazy",
             Self::Opened(..) => "if opened",
@@ -100,7 +114,7 @@ impl Reads {
 fn unopened(resource: &Resource, elsewhere: &Elsewhere) -> ApiError {
     let others = match elsewhere.others() {
         none if none.is_empty() => String::new(),
-        others => format!(" (what is watched of it is {})", others.join("; ")),
+        others => format!(" (what is watched of it is {}: objects_in reads that)", others.join("; ")),
     };
     ApiError::Unsendable {
         action: format!("read {} from the cache", resource.group_resource()),

@@ -5,12 +5,16 @@
 use std::sync::Arc;
 
 use concert_api::{Gvk, Object, ObjectKey};
+use concert_queue::{Backoff, Desk, Settings};
 use shuttle::future::block_on;
 use shuttle::thread::spawn;
 
 use super::channel::Channel;
 use super::*;
+use crate::client::Client;
+use crate::resource::Resource;
 use crate::sync::check;
+use crate::trigger::Mapping;
 
 fn object(name: &str, at: u32) -> Arc<Object> {
     let json = format!(r#"{{"metadata":{{"name":"{name}","resourceVersion":"{at}"}}}}"#);
@@ -86,14 +90,22 @@ struct House {
     _informers: Informers,
 }
 
-fn house() -> Arc<House> {
-    let resource = crate::resource::Resource::cluster(Gvk::new("test.dev", "v1", "Thing"), "things");
+fn things() -> Resource {
+    Resource::cluster(Gvk::new("test.dev", "v1", "Thing"), "things")
+}
+
+/// Of a server that never answers.
+fn client() -> Client {
     let never = tower::service_fn(|_: http::Request<kube::client::Body>| {
         std::future::pending::<Result<http::Response<kube::client::Body>, std::convert::Infallible>>()
     });
-    let client = crate::client::Client::in_process(never, concert_world::World::simulated(1));
+    Client::in_process(never, concert_world::World::simulated(1))
+}
+
+fn house() -> Arc<House> {
+    let client = client();
     let informers = Informers::new(client.clone());
-    let cache = informers.cache(resource);
+    let cache = informers.cache(things());
     let freshness = Freshness::new(client.clone());
     freshness.join(0, cache.clone(), client, true);
     Arc::new(House { freshness, cache, _informers: informers })
@@ -139,5 +151,103 @@ fn a_source_that_leaves_is_waited_for_by_nobody() {
         leaves.join().unwrap();
         // Whether it was asked in time or not: from now on nothing is waited for.
         assert!(block_on(house.freshness.catch_up(&key)));
+    });
+}
+
+/// The sources of a controller whose workers never begin.
+struct Listens {
+    sources: Arc<Sources<ObjectKey>>,
+    intake: Arc<Intake<ObjectKey>>,
+    informers: Informers,
+}
+
+fn listens() -> Arc<Listens> {
+    let informers = Informers::new(client());
+    let desk = Desk::new(Settings::default(), Box::new(Backoff::default()), None);
+    let intake = Arc::new(Intake::new(desk, 1, || Duration::ZERO));
+    let sources = Sources::new(Ground {
+        controller: "c".into(),
+        informers: informers.clone(),
+        sink: Sink::new(Arc::clone(&intake), 0),
+        freshness: Arc::new(Freshness::new(informers.client().clone())),
+        failing: Failing::default(),
+        resync: None,
+    });
+    Arc::new(Listens { sources, intake, informers })
+}
+
+impl Listens {
+    fn ready(&self) -> usize {
+        self.intake.look(|desk, _| desk.queue().len())
+    }
+
+    /// Whom a write to a thing concerns.
+    fn hears(&self) -> Vec<u64> {
+        self.sources.ground.freshness.wrote(&ObjectKey::cluster("a"), None, &thing(7))
+    }
+}
+
+#[test]
+fn a_source_that_is_removed_while_it_is_replayed_tells_nothing_afterwards() {
+    check(|| {
+        let listens = listens();
+        // It is there before, and after: somebody else has it.
+        let cache = listens.informers.cache(things());
+        cache.shows("a", 1);
+        let number = listens.sources.add(Trigger::kind(things(), Mapping::own()));
+        let all: KeyFilter = Arc::new(|_| true);
+        let replays = Arc::clone(&listens);
+        let replays = spawn(move || {
+            replays.sources.replay(&all);
+            // What is spawned is not run here; this is what it does.
+            let again = {
+                let active = replays.sources.active();
+                let active = active.as_ref().and_then(|active| active.get(&number));
+                active.and_then(|active| Some((active.cache.clone()?, Arc::clone(&active.fire))))
+            };
+            if let Some((cache, fire)) = again {
+                block_on(tell_again(cache, fire, replays.sources.ground.sink.clone(), all));
+            }
+        });
+        let writes = cache.clone();
+        let writes = spawn(move || writes.shows("b", 2));
+        let (looks, removes) = (Arc::clone(&listens), Arc::clone(&listens));
+        let looks = spawn(move || {
+            assert!(looks.sources.names().len() <= 1 && looks.sources.handlers().len() <= 1);
+            assert!(looks.sources.awaited().len() <= 1 && looks.sources.states().len() <= 1);
+        });
+        let removes = spawn(move || removes.sources.remove(number));
+        for thread in [replays, writes, looks, removes] {
+            thread.join().unwrap();
+        }
+        let before = listens.ready();
+        assert!((1..=2).contains(&before), "a was told at the beginning, b perhaps: {before}");
+        cache.shows("c", 3);
+        assert_eq!(listens.ready(), before, "nobody listens any more");
+        assert!(listens.sources.names().is_empty() && listens.hears().is_empty());
+    });
+}
+
+#[test]
+fn a_source_that_is_added_while_its_controller_ends_is_gone_with_it() {
+    check(|| {
+        let listens = listens();
+        let adds = [false, true].map(|removes| {
+            let adds = Arc::clone(&listens);
+            spawn(move || {
+                let number = adds.sources.add_later(Trigger::kind(things(), Mapping::own()));
+                let watching = Watching::new(&adds.sources, number);
+                if removes { drop(watching) } else { watching.keep() }
+            })
+        });
+        let ends = Arc::clone(&listens);
+        let ends = spawn(move || {
+            ends.sources.silence();
+            ends.sources.end();
+        });
+        adds.into_iter().for_each(|thread| thread.join().unwrap());
+        ends.join().unwrap();
+        assert!(listens.sources.names().is_empty() && listens.hears().is_empty());
+        assert!(listens.informers.opened(things()).is_none(), "nobody has its cache open");
     });
 }

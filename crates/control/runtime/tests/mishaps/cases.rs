@@ -1,5 +1,7 @@
 //! The mishaps.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use concert_api::{Gvk, ObjectKey};
@@ -127,6 +129,7 @@ pub(crate) async fn a_kind_is_missing_and_then_an_object_cannot_be_read(place: &
             && scene.logs.say(&["WARN", "left out", "Widget default/bad"])
             && scene.logs.say(&["reconcile failed", "controller=c", "name=bad", "invalid type"])
             && scene.shows("concert_undecodable_objects_total{cluster=\"\",kind=\"Widget.test.dev\"} 1")
+            && scene.shows("concert_cache_decoded_objects{cluster=\"\",scope=\"widgets.test.dev\"} 1")
             && scene.shows("controller_runtime_terminal_reconcile_errors_total{controller=\"c\"} ")
             && !scene.shows("controller_runtime_terminal_reconcile_errors_total{controller=\"c\"} 0")
     };
@@ -246,4 +249,33 @@ pub(crate) async fn a_handler_is_slower_than_its_events(place: &impl Place) {
     ];
     let waits = || !scene.shows("concert_source_waiting{controller=\"c\",source=\"configmaps namespace=default\"} 0");
     scene.play(Told { said, metrics: &metrics }, async || assert!(waits()), || scene.successes("c") > 0).await;
+}
+
+/// A mapping that should be quick blocks, and with it the watch.
+pub(crate) async fn a_quick_mapping_blocks<P: Place + 'static>(place: &P) {
+    let client = client(place, &nothing()).await;
+    let blocks = Arc::new(AtomicBool::new(true));
+    let asked = Arc::clone(&blocks);
+    let mapping = Mapping::new(move |change: &Change| {
+        if asked.load(Ordering::SeqCst) {
+            P::block(Duration::from_millis(300));
+        }
+        vec![change.key.clone()]
+    });
+    let scope = concert_runtime::Scope::all(maps()).in_namespaces(["default"]);
+    let suffering = Controller::builder("c").watches(scope, mapping).run(polling()).unwrap();
+    let scene = Scene::new(client, Some(suffering));
+    let words = ["WARN", "holds up the watch", "controller=\"c\"", "source=\"configmaps namespace=default\""];
+    let metrics = [
+        "concert_source_handler_seconds_total{controller=\"c\",source=\"configmaps namespace=default\"} ",
+        "concert_watch_handler_seconds_total{cluster=\"\",scope=\"configmaps namespace=default\"} ",
+    ];
+    let mended = async || {
+        let nothing =
+            "concert_source_handler_seconds_total{controller=\"c\",source=\"configmaps namespace=default\"} 0.0";
+        assert!(!scene.shows(nothing), "{}", scene.manager.metrics().text());
+        assert_eq!(scene.logs.count(&words), 1, "not for every change:\n{}", scene.logs.text());
+        blocks.store(false, Ordering::SeqCst);
+    };
+    scene.play(Told { said: &[&words], metrics: &metrics }, mended, || scene.successes("c") > 0).await;
 }

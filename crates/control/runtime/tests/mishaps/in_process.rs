@@ -7,6 +7,7 @@ use concert_apiserver::{Authorization, Server, User};
 use concert_runtime::manager::Context;
 use concert_runtime::{Client, Phase, Resource, Source, Stop};
 use concert_world::World;
+use futures::FutureExt;
 use serde_json::json;
 use tower::ServiceExt;
 
@@ -30,6 +31,11 @@ impl Place for InProcess {
 
     async fn client(&self, world: World) -> Client {
         Client::in_process(self.0.clone(), world)
+    }
+
+    fn block(time: Duration) {
+        // What the clock is moved by is moved when it is asked for the first time.
+        assert!(tokio::time::advance(time).now_or_never().is_none());
     }
 
     async fn reader(&self) -> (Client, String) {
@@ -69,6 +75,7 @@ cases!(
     a_reconcile_panics,
     a_reconcile_never_returns,
     a_handler_is_slower_than_its_events,
+    a_quick_mapping_blocks,
 );
 
 #[tokio::test(start_paused = true)]

@@ -11,6 +11,7 @@ mod scene;
 mod servers;
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use concert_api::Gvk;
 use concert_runtime::{Client, Resource};
@@ -35,6 +36,8 @@ trait Place {
     fn world(&self) -> World;
     /// A client of the administrator.
     async fn client(&self, world: World) -> Client;
+    /// Blocks whoever calls it.
+    fn block(time: Duration);
     /// A client of somebody who may read ConfigMaps and nothing else, and who that is.
     async fn reader(&self) -> (Client, String);
 }

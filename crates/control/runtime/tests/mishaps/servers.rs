@@ -1,6 +1,7 @@
 //! On both servers, over TCP.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use concert_e2e::{ControlPlane, Embedded, Kubectl, environment};
 use concert_runtime::{Client, Controller, Source};
@@ -16,6 +17,11 @@ impl Place for ControlPlane {
 
     async fn client(&self, world: World) -> Client {
         connect(self.kubeconfig(), world).await
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "that somebody does is the mishap")]
+    fn block(time: Duration) {
+        std::thread::sleep(time);
     }
 
     async fn reader(&self) -> (Client, String) {
@@ -96,6 +102,7 @@ fn every_mishap_is_told(server: &ControlPlane) {
         cases::a_reconcile_panics(server).await;
         cases::a_reconcile_never_returns(server).await;
         cases::a_handler_is_slower_than_its_events(server).await;
+        cases::a_quick_mapping_blocks(server).await;
     });
 }
 

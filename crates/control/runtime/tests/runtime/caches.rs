@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use concert_api::{LabelSelector, Object, ObjectKey};
 use concert_runtime::{
-    Client, Form, Informers, KindSettings, Namespaces, Narrowing, Scope, Selectors, Transform, Trouble,
+    Cache, Client, Form, Informers, KindSettings, Namespaces, Narrowing, Scope, Selectors, Transform, Trouble,
 };
 use concert_world::{Flow, Valve, World};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::embedded::Server;
+use crate::place::{self, Place};
 use crate::{key, map, maps, secrets, until};
 
 /// A map in a namespace, with labels.
@@ -195,25 +196,132 @@ async fn metadata_are_watched_alone() {
     metadata_alone(&Server::new().await.client(&World::simulated(1)), "meta").await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn of_secrets_only_metadata_are_kept_unless_one_is_named() {
+/// Many maps, which are read as a type.
+async fn many(count: usize) -> (Client, Informers, Cache) {
     let client = Server::new().await.client(&World::simulated(1));
+    for n in 0..count {
+        client.create(&maps(), &map(&format!("m{n}"), "1")).await.unwrap();
+    }
+    let informers = Informers::new(client.clone());
+    let cache = informers.cache(Scope::all(maps()).in_namespaces(["default"]));
+    cache.synced().await;
+    (client, informers, cache)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_decoded_goes_with_its_version() {
+    let (client, informers, cache) = many(2).await;
+    let view = cache.typed::<Typed>();
+    let read = |name: &str| Arc::downgrade(&view.get(&key(name)).unwrap().unwrap());
+    let (changed, deleted) = (read("m0"), read("m1"));
+    assert!(changed.upgrade().is_some() && deleted.upgrade().is_some(), "remembered");
+    assert_eq!(informers.reports()[0].decoded, 2);
+    let old = cache.get(&key("m0")).unwrap();
+    client.merge_patch(&maps(), &key("m0"), &json!({ "data": { "a": "2" } }), None).await.unwrap();
+    client.delete(&maps(), &key("m1"), &Default::default()).await.unwrap();
+    until("both", || cache.len() == 1 && cache.get(&key("m0")).unwrap().revision() > old.revision()).await;
+    assert!(changed.upgrade().is_none() && deleted.upgrade().is_none(), "nobody reads these again");
+    assert_eq!(view.decode(&old).unwrap().data.a, "1", "but for who has the old one");
+    assert_eq!((informers.reports()[0].decoded, read("m0").upgrade().is_some()), (0, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_list_takes_nothing_from_who_reads_the_same_again_and_again() {
+    let (_client, informers, cache) = many(1100).await;
+    let view = cache.typed::<Typed>();
+    let first = Arc::downgrade(&view.get(&key("m7")).unwrap().unwrap());
+    assert_eq!(view.list().len(), 1100);
+    assert!(first.upgrade().is_some(), "decoded once");
+    assert_eq!(informers.reports()[0].decoded, 1, "of what does not fit nothing is remembered");
+    for n in 0..1099 {
+        view.get(&key(&format!("m{n}"))).unwrap().unwrap();
+        view.get(&key("m1099")).unwrap().unwrap();
+    }
+    let last = Arc::downgrade(&view.get(&key("m1099")).unwrap().unwrap());
+    assert_eq!(view.list().len(), 1100);
+    assert!(last.upgrade().is_some() && informers.reports()[0].decoded <= 2048);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_reads_is_not_kept_decoded() {
+    let (_client, informers, cache) = many(2).await;
+    let view = cache.typed::<Typed>();
+    let read = |name: &str| Arc::downgrade(&view.get(&key(name)).unwrap().unwrap());
+    let (again, once) = (read("m0"), read("m1"));
+    for _ in 0..30 {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        read("m0");
+    }
+    assert!(again.upgrade().is_some() && once.upgrade().is_none());
+    assert_eq!(informers.reports()[0].decoded, 1);
+    tokio::time::sleep(Duration::from_secs(1800)).await;
+    assert_eq!((again.upgrade().is_none(), informers.reports()[0].decoded), (true, 0));
+}
+
+/// What is not to be kept is not kept of metadata either.
+pub(crate) async fn metadata_are_transformed(client: &Client, prefix: &str) {
+    let name = format!("{prefix}-m");
+    let mut object = labelled("default", &name, "web");
+    object["metadata"]["annotations"] =
+        json!({ "kubectl.kubernetes.io/last-applied-configuration": "a second copy", "other": "stays" });
+    client.create(&maps(), &object).await.unwrap();
+    let defaults = KindSettings { transform: Some(Transform::without_last_applied()), ..KindSettings::default() };
+    let informers = Informers::narrowed(client.clone(), Narrowing { defaults, ..Narrowing::default() });
+    let scope = || Scope::one(maps(), &key(&name));
+    for cache in [informers.cache(scope()), informers.cache(scope().metadata_only())] {
+        cache.synced().await;
+        let annotations = cache.get(&key(&name)).unwrap().annotations();
+        assert_eq!(annotations.keys().collect::<Vec<_>>(), ["other"], "{cache:?}");
+    }
+    client.delete(&maps(), &key(&name), &Default::default()).await.unwrap();
+    informers.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_left_out_of_objects_is_left_out_of_their_metadata() {
+    metadata_are_transformed(&Server::new().await.client(&World::simulated(1)), "less").await;
+}
+
+/// The data of Secrets are kept of one that is named, and of no others.
+pub(crate) async fn secrets_are_kept_one_by_one(client: &Client, case: &str) {
+    place::namespace(client, case).await;
     for name in ["a", "b"] {
         let secret = json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": { "namespace": "default", "name": name },
+            "apiVersion": "v1", "kind": "Secret", "metadata": { "namespace": case, "name": name, "labels": { "of": "us" } },
             "stringData": { "password": "hunter2" },
         });
         client.create(&secrets(), &secret).await.unwrap();
     }
     let informers = Informers::new(client.clone());
-    let all = informers.cache(Scope { form: Form::Full, ..Scope::all(secrets()) });
-    let one = informers.cache(Scope::one(secrets(), &key("a")));
-    all.synced().await;
-    one.synced().await;
+    let at = |name: &str| ObjectKey::new(case, name);
+    let full = |scope: Scope| informers.cache(Scope { form: Form::Full, ..scope });
+    let wide = [
+        full(Scope::all(secrets())),
+        full(Scope::all(secrets()).in_namespaces([case])),
+        full(Scope::all(secrets()).labelled("of=us")),
+        full(Scope::one(secrets(), &at("a")).or(|all| all.in_namespaces([case]))),
+    ];
+    let one = informers.cache(Scope::one(secrets(), &at("a")));
     let says = |object: &Arc<Object>| String::from_utf8_lossy(object.bytes()).contains("aHVudGVyMg==");
-    assert!(all.len() >= 2 && !all.list().iter().any(says));
-    found(&one.list(), &["default/a"]);
-    assert!(says(&one.get(&key("a")).unwrap()));
+    for cache in &wide {
+        cache.synced().await;
+        assert!(cache.get(&at("b")).is_some() && !cache.list().iter().any(says), "{cache:?}");
+    }
+    one.synced().await;
+    found(&one.list(), &[&format!("{case}/a")]);
+    assert!(says(&one.get(&at("a")).unwrap()));
+    let patch = json!({ "stringData": { "password": "hunter3" } });
+    let changed = client.merge_patch(&secrets(), &at("a"), &patch, None).await.unwrap().revision();
+    for cache in wide.iter().chain([&one]) {
+        until("the change", || cache.get(&at("a")).unwrap().revision() == changed).await;
+        assert!(!cache.list().iter().any(says), "{cache:?}");
+    }
+    informers.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_secrets_only_metadata_are_kept_unless_one_is_named() {
+    secrets_are_kept_one_by_one(&Server::new().await.client(&World::simulated(1)), "discreet").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -411,7 +519,9 @@ async fn who_reads_a_kind_that_nobody_watches_is_told_what_to_do() {
     part.synced().await;
     let refused = objects.get(&key("a")).await.unwrap_err().to_string();
     assert!(
-        refused.contains("nobody watches configmaps (what is watched of it is configmaps namespace=default);"),
+        refused.contains(
+            "nobody watches configmaps (what is watched of it is configmaps namespace=default: objects_in reads that);"
+        ),
         "{refused}"
     );
     assert!(objects.live().get(&key("a")).await.unwrap().is_some());
@@ -443,29 +553,38 @@ async fn a_process_may_read_lazily_all_over() {
     assert!(objects.if_opened().get(&key("a")).await.is_err());
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_lazy_cache_is_opened_by_a_read_and_closed_when_idle() {
-    let client = Server::new().await.client(&World::simulated(1));
-    client.create(&maps(), &map("a", "1")).await.unwrap();
+/// A lazy cache is there while somebody reads it.
+pub(crate) async fn a_lazy_cache_comes_and_goes(place: &Place, case: &str) {
+    let client = place.client(&place.world()).await;
+    place::namespace(&client, case).await;
+    let idle = place.a_while();
+    let make = async |name: &str| client.create(&maps(), &labelled(case, name, "web")).await.unwrap();
+    let at = |name: &str| ObjectKey::new(case, name);
+    make("a").await;
     let informers = Informers::new(client.clone());
     let objects = informers.objects_of(maps());
-    let (lazy, others) = (objects.lazily(Duration::from_secs(60)), objects.if_opened());
+    let (lazy, others) = (objects.lazily(idle), objects.if_opened());
     drop(objects);
     assert!(informers.caches().is_empty());
-    let refused = others.get(&key("a")).await.unwrap_err().to_string();
+    let refused = others.get(&at("a")).await.unwrap_err().to_string();
     assert!(refused.starts_with("cannot read configmaps from the cache: nobody watches configmaps; "), "{refused}");
-    assert!(lazy.get(&key("a")).await.unwrap().is_some());
+    assert!(lazy.get(&at("a")).await.unwrap().is_some());
     assert_eq!(informers.caches().len(), 1);
-    assert!(others.get(&key("a")).await.unwrap().is_some(), "somebody has it open");
-    tokio::time::sleep(Duration::from_secs(40)).await;
-    lazy.get(&key("a")).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(40)).await;
-    assert_eq!(informers.caches().len(), 1, "it was read 40 seconds ago");
-    tokio::time::sleep(Duration::from_secs(30)).await;
-    assert!(informers.caches().is_empty(), "closed");
-    client.create(&maps(), &map("b", "1")).await.unwrap();
-    assert!(lazy.get(&key("b")).await.unwrap().is_some(), "opened again");
+    assert!(others.get(&at("a")).await.unwrap().is_some(), "somebody has it open");
+    tokio::time::sleep(idle * 2 / 3).await;
+    lazy.get(&at("a")).await.unwrap();
+    tokio::time::sleep(idle * 2 / 3).await;
+    assert_eq!(informers.caches().len(), 1, "it was read just now");
+    tokio::time::sleep(idle / 2).await;
+    until("closed", || informers.caches().is_empty()).await;
+    make("b").await;
+    assert!(lazy.get(&at("b")).await.unwrap().is_some(), "opened again");
     tokio::time::timeout(Duration::from_secs(1), informers.stop()).await.expect("one that is open holds up no end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lazy_cache_is_opened_by_a_read_and_closed_when_idle() {
+    a_lazy_cache_comes_and_goes(&Place::in_process().await, "lazy").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -517,28 +636,41 @@ async fn an_empty_page_is_not_the_last_if_another_follows() {
     assert_eq!(client.list(&maps(), &Default::default()).await.unwrap().objects.len(), 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn pages_are_of_one_moment() {
-    let client = Server::new().await.client(&World::simulated(1));
+/// Pages of a cache, and of a server, are of the moment of the first.
+pub(crate) async fn pages_are_alike(client: &Client, case: &str) {
+    place::namespace(client, case).await;
     let informers = Informers::new(client.clone());
     for n in 0..7 {
-        client.create(&maps(), &labelled("default", &format!("m{n}"), "web")).await.unwrap();
+        client.create(&maps(), &labelled(case, &format!("m{n}"), "web")).await.unwrap();
     }
-    let here = concert_runtime::Selection { namespace: "default".into(), labels: "app=x".into(), ..Default::default() };
-    for objects in [informers.objects_of(maps()).watched(), client.objects_of(maps())] {
+    let here = concert_runtime::Selection { namespace: case.into(), labels: "app=x".into(), ..Default::default() };
+    let late = ObjectKey::new(case, "late");
+    let narrow = informers.objects_in(Scope::all(maps()).in_namespaces([case]).labelled("app=x"));
+    for objects in [informers.objects_of(maps()).watched(), client.objects_of(maps()), narrow.watched()] {
+        if let Some(cache) = objects.cache() {
+            // What somebody else deleted is not waited for by who reads.
+            cache.synced().await;
+            until("the late one is gone", || cache.get(&late).is_none()).await;
+        }
         let mut pages = objects.pages(&here, 3);
         let mut sizes = vec![pages.next().await.unwrap().unwrap().len()];
-        client.create(&maps(), &labelled("default", "late", "web")).await.unwrap();
+        client.create(&maps(), &labelled(case, "late", "web")).await.unwrap();
         while let Some(page) = pages.next().await.unwrap() {
             sizes.push(page.len());
         }
-        client.delete(&maps(), &key("late"), &Default::default()).await.unwrap();
+        client.delete(&maps(), &late, &Default::default()).await.unwrap();
         assert_eq!((sizes.iter().sum::<usize>(), sizes.len()), (7, 3), "{sizes:?} of {objects:?}");
     }
-    let cache = informers.cache(maps());
-    cache.synced().await;
-    assert_eq!(cache.find().in_namespace("default").limit(2).list().len(), 2);
-    assert_eq!(cache.find().in_namespace("default").pages(5).map(|page| page.len()).collect::<Vec<_>>().len(), 2);
+    let cache = informers.cache(Scope::all(maps()).labelled("app=x"));
+    until("seven", || cache.find().in_namespace(case).list().len() == 7).await;
+    assert_eq!(cache.find().in_namespace(case).limit(2).list().len(), 2);
+    assert_eq!(cache.find().in_namespace(case).pages(5).map(|page| page.len()).collect::<Vec<_>>(), [5, 2]);
+    informers.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_are_of_one_moment() {
+    pages_are_alike(&Server::new().await.client(&World::simulated(1)), "pages").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -553,6 +685,7 @@ async fn what_a_process_says_of_a_kind_holds_where_a_controller_says_nothing() {
         selectors: Selectors::labelled("app=x"),
         transform: Some(Transform::tree(|object| object["data"] = json!({ "left": "out" }))),
         managed_fields: true,
+        ..KindSettings::default()
     };
     let narrowing = Narrowing { kinds: [(maps().group_resource(), here)].into(), ..Narrowing::default() };
     let informers = Informers::narrowed(client.clone(), narrowing);

@@ -19,6 +19,7 @@ mod leases;
 mod managers;
 mod objects;
 mod own_writes;
+mod place;
 mod requests;
 mod roles;
 mod secured;

@@ -11,10 +11,12 @@ use concert_runtime::{
     Standing, Stop, reconcile_fn, repeatable,
 };
 use concert_world::{Call, Gate, Verdict, World};
+use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::embedded::Server;
+use crate::place::{self, Place};
 use crate::{map, maps, until};
 
 type Log = Arc<Mutex<Vec<String>>>;
@@ -242,12 +244,24 @@ fn count(log: &Log, who: &str) -> usize {
     log.lock().unwrap().iter().filter(|line| line.starts_with(who)).count()
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_deposed_process_stops_at_once_and_can_run_again() {
+/// Who is deposed does nothing until it leads again.
+pub(crate) async fn a_deposed_process_rejoins(place: &Place, case: &str) {
     let (gate, log, repeated) = (NoRenewal::default(), Log::default(), Arc::new(Mutex::new(0)));
-    let world = World { gate: Arc::new(gate.clone()), ..World::simulated(1) };
-    let server = Server::new().await;
-    let a = working(server.client(&world), "a", OnLost::Rejoin, &log);
+    let world = World { gate: Arc::new(gate.clone()), ..place.world() };
+    let client = place.client(&world).await;
+    place::namespace(&client, case).await;
+    let s = Duration::from_secs;
+    let lease =
+        LeaseSettings { duration: s(4), renew_deadline: s(3), retry: s(1), ..LeaseSettings::new(case, "m", "a") };
+    let settings = ManagerSettings { lease: Some(lease), on_lost: OnLost::Rejoin, ..ManagerSettings::new("m") };
+    let a = Manager::new(client, settings);
+    let turns = Arc::clone(&log);
+    let noting = reconcile_fn(move |request| {
+        turns.lock().unwrap().push(format!("a {}", request.key.name));
+        async { Ok(Outcome::After(Duration::from_millis(500))) }
+    });
+    let scope = Scope::all(maps()).in_namespaces([case]);
+    a.add_controller(Controller::builder("maps").for_(scope).run(noting).unwrap()).unwrap();
     let counted = Arc::clone(&repeated);
     let elected = repeatable(move |context: Context| {
         *counted.lock().unwrap() += 1;
@@ -257,29 +271,31 @@ async fn a_deposed_process_stops_at_once_and_can_run_again() {
         }
     });
     a.add(Phase::Elected, "elected", elected).unwrap();
-    a.client().create(&maps(), &map("x", "1")).await.unwrap();
+    a.client().create(&maps(), &json!({ "metadata": { "namespace": case, "name": "x" } })).await.unwrap();
     let (stop, drain, _) = stop();
-    let metrics = a.metrics().clone();
-    let standing = a.standing();
+    let (metrics, standing) = (a.metrics().clone(), a.standing());
     let story = async {
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        let before = count(&log, "a");
-        assert!(before > 5);
+        until("it works", || count(&log, "a") > 2).await;
         *gate.0.lock().unwrap() = true;
-        tokio::time::sleep(Duration::from_secs(12)).await;
-        let (at_the_loss, leads) = (count(&log, "a"), standing.borrow().leads());
-        assert!(at_the_loss > before && !leads);
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        let told = Instant::now();
+        until("deposed", || !standing.borrow().leads()).await;
+        assert!(told.elapsed() < s(5), "before its lease has run out, or soon after: {:?}", told.elapsed());
+        let at_the_loss = count(&log, "a");
+        tokio::time::sleep(place.a_while()).await;
         assert_eq!(count(&log, "a"), at_the_loss, "nothing is done by whoever does not lead");
         *gate.0.lock().unwrap() = false;
-        tokio::time::sleep(Duration::from_secs(30)).await;
-        assert!(count(&log, "a") > at_the_loss + 5, "it leads again");
+        until("it leads again", || count(&log, "a") > at_the_loss + 2).await;
         drain.cancel();
     };
     let (ended, ()) = tokio::join!(a.run(stop), story);
     ended.unwrap();
     assert_eq!(*repeated.lock().unwrap(), 2);
     assert!(metrics.text().contains("concert_rejoins_total 1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deposed_process_stops_at_once_and_can_run_again() {
+    a_deposed_process_rejoins(&Place::in_process().await, "deposed").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -329,15 +345,20 @@ async fn a_warm_standby_takes_over_within_seconds_of_a_release() {
     assert!(took < Duration::from_millis(4500), "a retry with jitter at most: {took:?}");
 }
 
-#[tokio::test(start_paused = true)]
-async fn clusters_come_and_go() {
-    let (near, far) = (Server::new().await, Server::new().await);
-    let manager = Manager::new(near.client(&World::simulated(1)), ManagerSettings::new("m"));
+/// A cluster is listened to, told about, and removed.
+pub(crate) async fn a_cluster_comes_and_goes(near: &Client, far: &Client, case: &str) {
+    let scope = |n: &str| {
+        Scope::all(maps()).in_namespaces([format!("{case}-{n}")]).with_fields("metadata.name!=kube-root-ca.crt")
+    };
+    let map = |n: &str| json!({ "metadata": { "namespace": format!("{case}-{n}"), "name": n } });
+    place::namespace(near, &format!("{case}-near")).await;
+    place::namespace(far, &format!("{case}-far")).await;
+    let manager = Manager::new(near.clone(), ManagerSettings::new("m"));
     let log = Log::default();
     let (stop, drain, _) = stop();
     let hold = manager.clone();
     let story = async {
-        let there = far.client(&World::simulated(2));
+        let there = far.clone();
         let cluster = hold.clusters().add("far", there.clone()).unwrap();
         assert!(matches!(hold.clusters().add("far", there.clone()), Err(ClusterError::NameInUse(_))));
         assert!(matches!(hold.clusters().add("", there.clone()), Err(ClusterError::NoName)));
@@ -348,27 +369,35 @@ async fn clusters_come_and_go() {
                 async { Ok(Outcome::Done) }
             })
         };
-        let follows = Controller::builder("both").for_(only_default());
-        let follows = follows.watches(only_default(), Mapping::own()).in_cluster(&cluster).run(noting).unwrap();
+        let follows = Controller::builder("both").for_(scope("near"));
+        let follows = follows.watches(scope("far"), Mapping::own()).in_cluster(&cluster).run(noting).unwrap();
         hold.add_controller(follows).unwrap();
-        hold.client().create(&maps(), &map("near", "1")).await.unwrap();
-        let object = there.create(&maps(), &map("far", "1")).await.unwrap();
+        hold.client().create(&maps(), &map("near")).await.unwrap();
+        let object = there.create(&maps(), &map("far")).await.unwrap();
         until("both are heard of", || log.lock().unwrap().len() == 2).await;
         let gvk = concert_api::Gvk::new("", "v1", "ConfigMap");
         assert_eq!(cluster.mapper().resource(&gvk).await.unwrap(), Some(maps()));
         cluster.recorder().record(&object, EventKind::Normal, "Seen", "from afar");
-        assert!(hold.metrics().text().contains("cluster=\"far\",scope=\"configmaps namespace=default"));
+        let of_far = format!("cluster=\"far\",scope=\"configmaps namespace={case}-far");
+        assert!(hold.metrics().text().contains(&of_far));
         assert!(hold.engine().remove("both").await && hold.clusters().remove("far").await);
         assert!(!hold.clusters().remove("far").await && hold.clusters().list().is_empty());
         assert!(!hold.metrics().text().contains("cluster=\"far\""));
+        let here = Selection { namespace: format!("{case}-far"), ..Selection::default() };
         let events = Resource::namespaced(concert_api::Gvk::new("", "v1", "Event"), "events");
-        let told = there.list(&events, &Selection::default()).await.unwrap().objects.len();
+        let told = there.list(&events, &here).await.unwrap().objects.len();
         assert_eq!(told, 1, "events are told before a cluster goes");
         hold.clusters().add("far", there).unwrap();
         drain.cancel();
     };
     let (ended, ()) = tokio::join!(manager.run(stop), story);
     ended.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn clusters_come_and_go() {
+    let (near, far) = (Server::new().await, Server::new().await);
+    a_cluster_comes_and_goes(&near.client(&World::simulated(1)), &far.client(&World::simulated(2)), "clusters").await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,18 +6,19 @@ use std::time::Duration;
 
 use concert_api::{Gvk, ObjectKey};
 use concert_runtime::{
-    Client, Deletion, Done, Informers, KindSettings, Narrowing, Objects, Owner, Ownership, Patch, Resource, Selection,
-    Selectors, set_owner,
+    Client, Controller, Deletion, Done, Informers, KindSettings, Narrowing, Objects, Outcome, Owner, Ownership, Patch,
+    Resource, Scope, Selection, Selectors, reconcile_fn, set_owner,
 };
 use concert_world::{Call, Flow, Gate, Valve, Verdict, World};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::autoscaling::v1::Scale;
-use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use serde_json::{Value, json};
 
+use crate::controllers::engine;
 use crate::embedded::Server;
-use crate::{key, map, maps};
+use crate::{key, map, maps, secrets};
 
 fn typed(name: &str, data: &str) -> ConfigMap {
     serde_json::from_value(map(name, data)).unwrap()
@@ -320,6 +321,111 @@ async fn a_live_read_past_a_cache_stays_within_its_scope() {
         assert_eq!(before.elapsed() > Duration::from_secs(2), lags);
     }
     informers.stop().await;
+}
+
+/// Some maps: those with a label of their own.
+fn some(prefix: &str) -> Scope {
+    Scope::all(maps()).in_namespaces(["default"]).labelled(format!("{prefix}=us"))
+}
+
+fn labelled(prefix: &str, n: &str, value: &str) -> ConfigMap {
+    let mut made = map(&format!("{prefix}-{n}"), "1");
+    made["metadata"]["labels"] = json!({ prefix: value });
+    serde_json::from_value(made).unwrap()
+}
+
+/// What a controller is for is what its reconciler reads: one watch, its own writes, and nothing else of the kind.
+pub(crate) async fn some_objects_are_read_and_written(client: &Client, prefix: &str) {
+    let (engine, _) = engine(client);
+    let nothing = reconcile_fn(|_| async { Ok(Outcome::Done) });
+    engine.add(Controller::builder("c").for_(some(prefix)).run(nothing).unwrap()).unwrap();
+    let mine: Objects<ConfigMap> = engine.informers().objects_in(some(prefix));
+    let at = |n: &str| key(&format!("{prefix}-{n}"));
+    client.objects().create(&labelled(prefix, "other", "them")).await.unwrap();
+    for n in ["a", "b"] {
+        mine.create(&labelled(prefix, n, "us")).await.unwrap();
+    }
+    let names = async |selection: &Selection| -> Vec<String> {
+        mine.list(selection).await.unwrap().iter().map(|map| map.metadata.name.clone().unwrap()).collect()
+    };
+    let (all, a) = (Selection::default(), format!("{prefix}-a"));
+    assert_eq!(names(&all).await, [a.clone(), format!("{prefix}-b")], "its own writes, and no others");
+    let by_data = mine.cache().unwrap().typed::<ConfigMap>().index(|map| vec![says(map).to_owned()]);
+    mine.patch(&at("a"), &Patch::raw_merge(json!({ "data": { "a": "2" } }))).await.unwrap();
+    assert_eq!(says(&mine.get(&at("a")).await.unwrap().unwrap()), "2");
+    assert_eq!(by_data.get(&"2".to_owned()).len(), 1);
+    let began = tokio::time::Instant::now();
+    mine.patch(&at("other"), &Patch::raw_merge(json!({ "data": { "a": "2" } }))).await.unwrap();
+    assert_eq!(mine.get(&at("other")).await.unwrap(), None, "it is not among them");
+    assert_eq!(names(&all).await.len(), 2);
+    assert!(began.elapsed() < Duration::from_secs(1), "nobody waits for what the watch never tells");
+    mine.patch(&at("b"), &Patch::raw_merge(json!({ "metadata": { "labels": { prefix: "them" } } }))).await.unwrap();
+    assert_eq!(mine.get(&at("b")).await.unwrap(), None, "it has left");
+    assert_eq!(mine.pages(&all, 5).next().await.unwrap().unwrap().len(), 1);
+    assert!(mine.delete(&at("a"), &Default::default()).await.unwrap());
+    assert!(names(&all).await.is_empty());
+    assert_eq!(engine.informers().caches().len(), 1, "one watch for all of it");
+    let refused = engine.informers().objects::<ConfigMap>().get(&at("b")).await.unwrap_err().to_string();
+    assert!(refused.contains(&format!("labels={prefix}=us: objects_in reads that);")), "{refused}");
+    for n in ["b", "other"] {
+        client.delete(&maps(), &at(n), &Default::default()).await.unwrap();
+    }
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_narrowed_controller_is_for_is_read_with_its_own_watch() {
+    some_objects_are_read_and_written(&Server::new().await.client(&World::simulated(1)), "some").await;
+}
+
+/// Kinds of which a moment's lag is too much, and Secrets, are read from the server, and no more of them than was said.
+pub(crate) async fn some_kinds_are_read_live(client: &Client, prefix: &str) {
+    let live = KindSettings { live: true, ..KindSettings::default() };
+    let kinds = [(maps().group_resource(), live)].into();
+    let informers = Informers::narrowed(client.clone(), Narrowing { kinds, ..Narrowing::default() });
+    let (all, some): (Objects<ConfigMap>, Objects<ConfigMap>) =
+        (informers.objects(), informers.objects_in(some(prefix)));
+    let at = |n: &str| key(&format!("{prefix}-{n}"));
+    for (n, value) in [("a", "us"), ("b", "us"), ("other", "them")] {
+        all.create(&labelled(prefix, n, value)).await.unwrap();
+    }
+    assert!(all.watched().get(&at("other")).await.unwrap().is_some());
+    assert_eq!(some.get(&at("other")).await.unwrap(), None);
+    assert!(some.get(&at("a")).await.unwrap().is_some());
+    assert_eq!(some.list(&Selection::default()).await.unwrap().len(), 2);
+    let first = Selection { fields: format!("metadata.name={prefix}-a"), ..Selection::default() };
+    assert_eq!(some.list(&first).await.unwrap().len(), 1, "the server can select by fields");
+    let either = Scope::one(maps(), &at("a")).or(|all| all.with_fields(format!("metadata.name={prefix}-other")));
+    for objects in [some, informers.objects_in(either)] {
+        let (mut pages, mut sizes) = (objects.pages(&Selection::default(), 1), Vec::new());
+        while let Some(page) = pages.next().await.unwrap() {
+            sizes.push(page.len());
+        }
+        assert_eq!(sizes, [1, 1], "{objects:?}");
+    }
+    for n in ["a", "b", "other"] {
+        let made = json!({
+            "metadata": { "namespace": "default", "name": format!("{prefix}-{n}"), "labels": { prefix: n } },
+            "stringData": { "password": "hunter2" },
+        });
+        client.create(&secrets(), &made).await.unwrap();
+    }
+    let which = Scope::all(secrets()).labelled(format!("{prefix} in (a,b)"));
+    let secret: Objects<Secret> = informers.objects_in(which);
+    assert!(secret.get(&at("a")).await.unwrap().unwrap().data.as_ref().unwrap().contains_key("password"), "whole");
+    assert_eq!(secret.get(&at("other")).await.unwrap(), None);
+    assert_eq!(secret.watched().list(&Selection::default()).await.unwrap().len(), 2);
+    assert!(informers.caches().is_empty(), "nothing was opened");
+    for n in ["a", "b", "other"] {
+        client.delete(&maps(), &at(n), &Default::default()).await.unwrap();
+        client.delete(&secrets(), &at(n), &Default::default()).await.unwrap();
+    }
+    informers.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn kinds_that_are_read_live_are_read_no_further_than_was_said() {
+    some_kinds_are_read_live(&Server::new().await.client(&World::simulated(1)), "live").await;
 }
 
 /// What is written and deleted before the cache has seen any of it does not come back as a ghost.

@@ -10,11 +10,12 @@ use concert_runtime::{
     Reconciler, Request, Scope, Sink, Trigger, Verb, WhenMissing, reconcile_fn, reconcile_keys_fn,
 };
 use concert_world::{Call, Gate, Verdict, World};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::controllers::engine;
 use crate::embedded::Server;
+use crate::place::{Place, namespace};
 use crate::{define_widgets, key, map, maps, secrets, until, widgets};
 
 /// Keys that were reconciled, why and how urgently, in order.
@@ -189,42 +190,59 @@ async fn keys_can_be_of_any_sort() {
     next(&log, "north:default/b").await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn sources_come_and_go_while_a_controller_runs() {
-    let client = Server::new().await.client(&World::simulated(1));
+/// The maps of a case, but for the one that a server may put there.
+fn of(case: &str) -> Scope {
+    Scope::all(maps()).in_namespaces([case]).with_fields("metadata.name!=kube-root-ca.crt")
+}
+
+fn named(case: &str, name: &str) -> Value {
+    json!({ "metadata": { "namespace": case, "name": name } })
+}
+
+/// A source that is added to a controller that runs tells all there is; one that is removed tells nothing more.
+pub(crate) async fn sources_come_and_go(place: &Place, case: &str) {
+    let client = place.client(&place.world()).await;
+    namespace(&client, case).await;
     let ((engine, _), log) = (engine(&client), Log::default());
-    engine.add(Controller::builder("c").for_(maps()).run(noting(&log)).unwrap()).unwrap();
-    client.create(&maps(), &map("a", "1")).await.unwrap();
-    next(&log, "default/a created 0").await;
-    let secret = |name: &str| json!({ "metadata": { "namespace": "default", "name": name } });
-    client.create(&secrets(), &secret("s")).await.unwrap();
+    engine.add(Controller::builder("c").for_(of(case)).run(noting(&log)).unwrap()).unwrap();
+    until("it is complete", || engine.list()[0].is_synced()).await;
+    client.create(&maps(), &named(case, "a")).await.unwrap();
+    next(&log, &format!("{case}/a created 0")).await;
+    let secret = || Trigger::kind(Scope::all(secrets()).in_namespaces([case]), Mapping::own());
+    client.create(&secrets(), &named(case, "s")).await.unwrap();
     let handle = engine.handle::<ObjectKey>("c").unwrap();
-    let watching = handle.watch(Trigger::kind(secrets(), Mapping::own()));
+    let watching = handle.watch(secret());
     watching.synced().await;
-    next(&log, "default/s initial -100").await;
-    client.create(&secrets(), &secret("t")).await.unwrap();
-    next(&log, "default/t watched object changed 0").await;
+    next(&log, &format!("{case}/s initial -100")).await;
+    client.create(&secrets(), &named(case, "t")).await.unwrap();
+    next(&log, &format!("{case}/t watched object changed 0")).await;
     assert_eq!(engine.informers().states().len(), 2);
     drop(watching);
     until("unwatched", || engine.informers().states().len() == 1).await;
-    client.create(&secrets(), &secret("u")).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    client.create(&secrets(), &named(case, "u")).await.unwrap();
+    tokio::time::sleep(place.a_while()).await;
     assert!(take(&log).is_empty(), "nobody listens any more");
-    handle.watch(Trigger::kind(secrets(), Mapping::own())).keep();
+    handle.watch(secret()).keep();
     until("all three", || log.lock().unwrap().len() == 3).await;
     engine.stop().await;
-    handle.poke(key("a"));
+    handle.poke(ObjectKey::new(case, "a"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_missing_kind_is_waited_for_or_fatal_or_optional() {
-    let client = Server::new().await.client(&World::simulated(1));
+async fn sources_come_and_go_while_a_controller_runs() {
+    sources_come_and_go(&Place::in_process().await, "sources").await;
+}
+
+/// A kind that is missing is waited for, ends a controller, or is done without; then it comes.
+pub(crate) async fn a_kind_is_missing(place: &Place, case: &str) {
+    let client = place.client(&place.world()).await;
+    namespace(&client, case).await;
     let ((engine, metrics), log) = (engine(&client), Log::default());
     let build = |name: &str, missing| {
-        let builder = Controller::builder(name).for_(maps()).watches(widgets(), Mapping::own()).when_missing(missing);
+        let builder = Controller::builder(name).for_(of(case)).watches(widgets(), Mapping::own()).when_missing(missing);
         builder.run(noting(&log)).unwrap()
     };
-    client.create(&maps(), &map("a", "1")).await.unwrap();
+    client.create(&maps(), &named(case, "a")).await.unwrap();
     engine.add(build("fail", WhenMissing::Fail)).unwrap();
     let began = Instant::now();
     let error = engine.failure().await;
@@ -233,19 +251,29 @@ async fn a_missing_kind_is_waited_for_or_fatal_or_optional() {
     assert_eq!(error.to_string(), text);
     assert!(take(&log).is_empty(), "its workers never began");
     engine.add(build("wait", WhenMissing::Wait)).unwrap();
-    tokio::time::sleep(Duration::from_secs(600)).await;
+    tokio::time::sleep(place.a_while()).await;
     assert!(take(&log).is_empty(), "its workers wait");
     assert!(metrics.text().contains("concert_controller_waiting_sources{controller=\"wait\"} 1"), "{}", metrics.text());
     let states = engine.list();
     assert_eq!(states[1].waits_for, ["widgets.test.dev: the server does not know this kind"]);
     engine.add(build("optional", WhenMissing::Optional)).unwrap();
-    next(&log, "default/a initial -100").await;
+    let initial = format!("{case}/a initial -100");
+    next(&log, &initial).await;
     define_widgets(&client).await;
-    next(&log, "default/a initial -100").await;
-    let widget =
-        json!({ "apiVersion": "test.dev/v1", "kind": "Widget", "metadata": { "namespace": "default", "name": "w" } });
+    next(&log, &initial).await;
+    let mut widget = named(case, "w");
+    (widget["apiVersion"], widget["kind"]) = ("test.dev/v1".into(), "Widget".into());
     client.create(&widgets(), &widget).await.unwrap();
     until("both are told", || log.lock().unwrap().len() == 2).await;
+    engine.stop().await;
+    let gvk = concert_api::Gvk::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition");
+    let definitions = concert_runtime::Resource::cluster(gvk, "customresourcedefinitions");
+    client.delete(&definitions, &ObjectKey::cluster("widgets.test.dev"), &Default::default()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_kind_is_waited_for_or_fatal_or_optional() {
+    a_kind_is_missing(&Place::in_process().await, "missing").await;
 }
 
 /// Lists of secrets are refused, or never answered.
