@@ -62,7 +62,9 @@ async fn shows(expected: &str) {
     let hoard = hoards();
     let story = async {
         hold.elected().await;
-        let (code, body) = tokio::task::spawn_blocking(move || page(&address)).await.unwrap();
+        let (done, answer) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || done.send(page(&address)));
+        let (code, body) = answer.await.unwrap();
         match expected {
             "profile" => {
                 let held = bytes_held(&body);
