@@ -1,25 +1,56 @@
 //! What a kind is called in paths, asked once.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use concert_api::Gvk;
+use tokio::time::Instant;
 
 use crate::cache::{Informers, Subscription};
 use crate::client::{ApiError, Client};
 use crate::resource::Resource;
 use crate::scope::Scope;
 
+/// A server tells of a definition that came, changed or went before its discovery follows. What it says of such a group is
+/// not remembered for so long.
+const SETTLES: Duration = Duration::from_secs(30);
+
 /// Maps kinds to resources. What the server has said is remembered; what it did not know is asked again each time,
 /// since kinds come. Kinds that go are forgotten by who [follows](Mapper::follow) definitions. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Mapper {
     client: Client,
-    known: Arc<Mutex<BTreeMap<Gvk, Resource>>>,
+    known: Arc<Mutex<Known>>,
     following: Arc<OnceLock<Subscription>>,
 }
 
+#[derive(Debug, Default)]
+struct Known {
+    kinds: BTreeMap<Gvk, Resource>,
+    /// Groups whose definitions changed of late, and when.
+    changed: BTreeMap<Arc<str>, Instant>,
+}
+
+impl Known {
+    fn learn(&mut self, gvk: &Gvk, resource: &Resource) {
+        self.changed.retain(|_, at| at.elapsed() < SETTLES);
+        if !self.changed.contains_key(&*gvk.group) {
+            self.kinds.insert(gvk.clone(), resource.clone());
+        }
+    }
+
+    fn forget_group(&mut self, group: &str) {
+        self.kinds.retain(|gvk, _| gvk.group != group);
+        self.changed.insert(group.into(), Instant::now());
+    }
+}
+
 impl Mapper {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn new(client: Client) -> Self {
         Self { client, known: Arc::default(), following: Arc::default() }
     }
@@ -29,12 +60,12 @@ impl Mapper {
     /// # Errors
     /// The server has trouble.
     pub async fn resource(&self, gvk: &Gvk) -> Result<Option<Resource>, ApiError> {
-        if let Some(known) = self.known.lock().unwrap_or_else(PoisonError::into_inner).get(gvk) {
+        if let Some(known) = self.known().kinds.get(gvk) {
             return Ok(Some(known.clone()));
         }
         let found = self.client.resource_for(gvk).await?;
         if let Some(resource) = &found {
-            self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(gvk.clone(), resource.clone());
+            self.known().learn(gvk, resource);
         }
         Ok(found)
     }
@@ -51,13 +82,34 @@ impl Mapper {
                 let (Some(known), Some((_, group))) = (known.upgrade(), change.key.name.split_once('.')) else {
                     return;
                 };
-                known.lock().unwrap_or_else(PoisonError::into_inner).retain(|gvk, _| gvk.group != group);
+                known.lock().unwrap_or_else(PoisonError::into_inner).forget_group(group);
             })
         });
     }
 
     /// Forgets a kind: for when its definition has changed or gone.
     pub fn forget(&self, gvk: &Gvk) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(gvk);
+        self.known().kinds.remove(gvk);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_said_of_a_group_that_has_just_changed_is_not_remembered() {
+        let (gvk, other) = (Gvk::new("x.dev", "v1", "File"), Gvk::new("y.dev", "v1", "File"));
+        let mut known = Known::default();
+        let learn = |known: &mut Known, gvk: &Gvk| {
+            known.learn(gvk, &Resource::namespaced(gvk.clone(), "files"));
+            known.kinds.contains_key(gvk)
+        };
+        assert!(learn(&mut known, &gvk) && learn(&mut known, &other));
+        known.forget_group("x.dev");
+        assert!(!known.kinds.contains_key(&gvk) && known.kinds.contains_key(&other));
+        assert!(!learn(&mut known, &gvk), "discovery may still have the one that went");
+        tokio::time::advance(SETTLES).await;
+        assert!(learn(&mut known, &gvk) && known.changed.is_empty());
     }
 }
