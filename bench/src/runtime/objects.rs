@@ -287,8 +287,7 @@ impl Forms {
 }
 
 /// What the server says when a revision is too old.
-#[must_use]
-pub fn expired_status() -> &'static str {
+fn expired_status() -> &'static str {
     r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version","reason":"Expired","code":410}"#
 }
 

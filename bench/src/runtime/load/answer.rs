@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::site::{Collection, Site};
-use crate::runtime::objects::{Encoding, Forms, Kind, Version, expired_status};
+use crate::runtime::objects::{Encoding, Forms, Kind, Version};
 
 /// So many objects are encoded at a time: 160 KB of Pods.
 const BATCH: usize = 16;
@@ -148,7 +148,9 @@ fn watch(
         return response.body(streamed(initial(site, collection, encoding))).expect("a plain response");
     }
     if after.is_some_and(|after| !collection.is_known(after)) {
-        return status(StatusCode::GONE, expired_status());
+        // The real server says so in the stream; kube-rs asks again for ever where a watch is refused instead.
+        let end = collection.forms(encoding).map(Forms::expired).unwrap_or_default();
+        return response.body(full(end)).expect("a plain response");
     }
     let (missed, receiver) = collection.join(encoding, after);
     let mut first = Vec::new();

@@ -233,7 +233,9 @@ impl Lease {
                         "cannot use lease {namespace}/{name}, so that nothing is done: {reason}; the namespace must \
                          exist, and get, create and update of leases be allowed in it"
                     ),
-                    Place::Lock(lock) => tracing::warn!("cannot use {lock:?}, so that nothing is done: {reason}"),
+                    Place::Lock(_) => tracing::warn!(
+                        "cannot use the lock in place of lease {namespace}/{name}, so that nothing is done: {reason}"
+                    ),
                 }
             }
         }

@@ -38,6 +38,9 @@ use patience::Patience;
 /// After so many conflicts in a row a turn reads live. A cache that only lags behind has caught up by then.
 const BELIEVED_CONFLICTS: u32 = 2;
 
+/// A turn that is over its timeout for so long is not ended by it: it blocks its thread.
+const OVERDUE: Duration = Duration::from_secs(1);
+
 /// The number of a turn, as a version 4 uuid. It is written only if somebody reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TurnId(u128);
@@ -206,7 +209,7 @@ impl<K: Key> Workers<K> {
 
     fn tell_slow(&self, key: &K, so_far: Duration) {
         let seconds = so_far.as_secs_f64();
-        if self.timeout.is_some_and(|timeout| so_far > timeout) {
+        if self.timeout.is_some_and(|timeout| so_far > timeout.saturating_add(OVERDUE)) {
             tracing::error!(
                 controller = %self.name, key = %key, seconds,
                 "reconcile took too long and cannot be ended, because it does not come to a wait; move what blocks to \

@@ -82,7 +82,8 @@ struct Pace {
 impl Pace {
     /// Whether it has become slow.
     fn is_news(&mut self, changes: usize, took: Duration, now: Instant) -> bool {
-        if took <= LIMIT.saturating_mul(u32::try_from(changes).unwrap_or(u32::MAX)) {
+        // Who is told of nothing is not slow.
+        if changes == 0 || took <= LIMIT.saturating_mul(u32::try_from(changes).unwrap_or(u32::MAX)) {
             return false;
         }
         let before = self.slow.replace(now);
@@ -145,5 +146,6 @@ mod tests {
         assert!(at(200, slow, 1));
         assert!(!at(500, LIMIT, 1) && at(600, Duration::from_secs(100), 1));
         assert!(!at(700, Duration::from_secs(100), 1), "it never was quick");
+        assert!(!at(9000, slow, 0), "nothing was told");
     }
 }

@@ -41,7 +41,7 @@ type Generation = HashMap<usize, Decoded>;
 struct Remembered {
     young: Generation,
     old: Generation,
-    /// When the young ones began to be young.
+    /// When it was last looked at how old they are.
     since: Option<Instant>,
 }
 
@@ -66,6 +66,9 @@ impl Remembered {
     }
 }
 
+/// To be dropped where nobody waits for it.
+pub(super) struct Forgotten(#[expect(dead_code, reason = "it is there to be dropped")] Generation);
+
 /// See the module. Clones are the same.
 #[derive(Clone, Default)]
 pub(super) struct Memo(Arc<Mutex<Remembered>>);
@@ -88,15 +91,16 @@ impl Memo {
         known
     }
 
-    /// To be called while the store cannot change, of what it has: nothing else is forgotten in time.
-    pub(super) fn put<K: Send + Sync + 'static>(&self, object: &Arc<Object>, decoded: Arc<K>) {
+    /// To be called while the store cannot change, of what it has: nothing else is forgotten in time. Gives what is forgotten
+    /// for it, to be dropped when the store is free again: it may be much.
+    #[must_use]
+    pub(super) fn put<K: Send + Sync + 'static>(&self, object: &Arc<Object>, decoded: Arc<K>) -> Forgotten {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (known, forgotten) = remembered.young(object);
         if known.find::<K>().is_none() {
             known.types.push((TypeId::of::<K>(), decoded));
         }
-        drop(remembered);
-        drop(forgotten);
+        Forgotten(forgotten)
     }
 
     /// The store has something else now, or nothing.

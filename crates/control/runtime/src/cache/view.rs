@@ -105,11 +105,8 @@ impl<K: DeserializeOwned + Send + Sync + 'static> View<K> {
         let decoded = object.decode::<K>().map_err(|error| self.complain(object, &error.to_string()))?;
         let decoded = Arc::new(decoded);
         if keep {
-            self.cache.read(|store| {
-                if store.has(object) {
-                    memo.put(object, Arc::clone(&decoded));
-                }
-            });
+            let forgotten = self.cache.read(|store| store.has(object).then(|| memo.put(object, Arc::clone(&decoded))));
+            drop(forgotten);
         }
         Ok(decoded)
     }

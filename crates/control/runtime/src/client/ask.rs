@@ -58,11 +58,11 @@ impl Client {
                     Ok((code, body))
                 };
                 let error = match once.await {
+                    answer if !self.settings.retries => return answer,
                     Ok(answer) => {
                         self.budget.answered();
                         return Ok(answer);
                     }
-                    Err(error) if !self.settings.retries => return Err(error),
                     Err(error) => error,
                 };
                 let may_go_on = self.budget.met(&error);

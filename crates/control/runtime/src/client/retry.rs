@@ -49,12 +49,10 @@ impl Budget {
             ApiError::Refused { answer, .. } if answer.code < 500 && answer.code != 429 => self.answered(),
             // Something behind it does not work: a webhook, for what only some ask for.
             ApiError::Refused { answer, .. } if answer.code == 500 && answer.retry_after.is_none() => {}
-            ApiError::Refused { .. }
-            | ApiError::Unreachable { .. }
-            | ApiError::Broken { .. }
-            | ApiError::TimedOut { .. } => return self.failed(),
-            // What is wrong is not the server.
-            ApiError::TooLarge { .. }
+            ApiError::Refused { .. } | ApiError::Unreachable { .. } | ApiError::Broken { .. } => return self.failed(),
+            // What is wrong is not the server; of what is too late there is no second try anyway.
+            ApiError::TimedOut { .. }
+            | ApiError::TooLarge { .. }
             | ApiError::Unreadable { .. }
             | ApiError::Uncached { .. }
             | ApiError::Unsendable { .. } => {}

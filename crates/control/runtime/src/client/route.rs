@@ -43,9 +43,29 @@ impl Proxies {
             Some("https") => (&self.https, "HTTPS_PROXY"),
             _ => (&self.http, "HTTP_PROXY"),
         };
-        let never = Matcher::builder().all("http://any").no(self.never.as_str()).build().intercept(server).is_none();
+        let never = Matcher::builder().all("http://any").no(never(&self.never, server)).build();
+        let never = never.intercept(server).is_none();
         (!proxy.is_empty() && !never && !is_here(server)).then_some((proxy.as_str(), variable))
     }
+}
+
+/// What of `NO_PROXY` concerns the port and the name of a server, by Go's rules: an entry may name a port, and one that begins
+/// with a dot is about what is below a name, not about the name itself.
+fn never(entries: &str, server: &Uri) -> String {
+    let port = server.port_u16().unwrap_or(if server.scheme() == Some(&Scheme::HTTP) { 80 } else { 443 });
+    let entries = entries.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+    let concerned = entries.filter_map(|entry| {
+        let (host, at) = match entry.rsplit_once(':') {
+            // Of an address of version 6 without brackets all is the address.
+            Some((host, at)) if !host.contains(':') || host.ends_with(']') => (host, at.parse().ok()),
+            _ => (entry, Some(port)),
+        };
+        let below = host.strip_prefix("*.").or_else(|| host.strip_prefix('.'));
+        let is_apex = below.is_some() && below == server.host();
+        (at == Some(port) && !is_apex).then(|| host.trim_start_matches('*').trim_matches(['[', ']']).to_owned())
+    });
+    let concerned: Vec<String> = concerned.map(|host| if host.is_empty() { "*".to_owned() } else { host }).collect();
+    concerned.join(",")
 }
 
 /// Whether a server is on this machine.
@@ -80,6 +100,7 @@ impl Route {
             },
         };
         let scheme = proxy.split_once("://").map_or("http", |(scheme, _)| scheme);
+        let proxy = if scheme.starts_with("socks5") { with_socks_port(proxy) } else { proxy.to_owned() };
         // It is asked only for what it understands of an address: where it is, and who we are.
         let understood = Matcher::builder().all(proxy).build().intercept(&Uri::from_static("https://any"));
         match (scheme, understood) {
@@ -92,6 +113,17 @@ impl Route {
                 "{said_by} has the scheme \"{other}\"; give a proxy that is reached by http, socks5 or socks5h"
             )),
         }
+    }
+}
+
+/// Without a port it is the one that SOCKS is known for.
+fn with_socks_port(proxy: &str) -> String {
+    match proxy.parse::<Uri>() {
+        Ok(uri) if uri.port().is_none() => match (uri.scheme_str(), uri.authority()) {
+            (Some(scheme), Some(authority)) => format!("{scheme}://{authority}:1080"),
+            _ => proxy.to_owned(),
+        },
+        _ => proxy.to_owned(),
     }
 }
 
@@ -194,23 +226,35 @@ mod tests {
         let proxies = Proxies {
             https: "http://me:canary@proxy:3128".to_owned(),
             http: "plain:80".to_owned(),
-            never: "10.0.0.0/8, .inside".to_owned(),
+            never: "10.0.0.0/8, .inside,*.below, one:6443 ,[2001:db8::1]:6443,2001:db8::2".to_owned(),
         };
         for (server, proxy_url, expected) in [
             ("https://api:6443", None, "tunnel http://proxy:3128/ Some(Sensitive)"),
             ("http://api", None, "tunnel http://plain:80/ None"),
             ("https://10.1.2.3:6443", None, "direct"),
             ("https://api.inside:6443", None, "direct"),
+            ("https://inside:6443", None, "tunnel http://proxy:3128/ Some(Sensitive)"),
+            ("https://a.below", None, "direct"),
+            ("https://one:6443", None, "direct"),
+            ("https://one:443", None, "tunnel http://proxy:3128/ Some(Sensitive)"),
+            ("https://[2001:db8::1]:6443", None, "direct"),
+            ("https://[2001:db8::1]", None, "tunnel http://proxy:3128/ Some(Sensitive)"),
+            ("https://[2001:db8::2]", None, "direct"),
             ("https://localhost:6443", None, "direct"),
             ("https://127.0.0.1:6443", None, "direct"),
             ("https://[::1]:6443", None, "direct"),
             ("https://127.0.0.1:6443", Some("http://other:1"), "tunnel http://other:1/ None"),
             ("https://api:6443", Some("socks5://a:b@other:1"), "socks socks5://other:1/ Some((\"a\", \"b\"))"),
+            ("https://api", Some("socks5h://a:b@other"), "socks socks5h://other:1080/ Some((\"a\", \"b\"))"),
             ("https://api:6443", Some(""), "tunnel http://proxy:3128/ Some(Sensitive)"),
         ] {
             assert_eq!(route(server, proxy_url, &proxies), expected, "{server} {proxy_url:?}");
         }
         assert_eq!(route("https://api", None, &Proxies::default()), "direct");
+        for never in ["*", "a,*", ""] {
+            let proxies = Proxies { never: never.to_owned(), ..proxies.clone() };
+            assert_eq!(route("https://api", None, &proxies) == "direct", !never.is_empty(), "{never:?}");
+        }
     }
 
     #[test]

@@ -112,7 +112,9 @@ impl Client {
     /// none by default: API servers protect themselves, and know better.
     #[must_use]
     pub fn with_limit(self, per_second: f64, burst: u32) -> Self {
-        self.with(|settings| settings.limit = Some(Arc::new(Limit::new(per_second, burst))))
+        // What is limited on its own fails on its own.
+        let budget = Arc::default();
+        Self { budget, ..self }.with(|settings| settings.limit = Some(Arc::new(Limit::new(per_second, burst))))
     }
 
     /// As [`Client::with_limit`], going by what the server says: each 429 halves the rate, as long as requests succeed it

@@ -7,7 +7,7 @@ use std::time::Duration;
 use concert_api::Gvk;
 use tokio::time::Instant;
 
-use crate::cache::{Informers, Subscription};
+use crate::cache::{Informers, Origin, Subscription};
 use crate::client::{ApiError, Client};
 use crate::resource::Resource;
 use crate::scope::Scope;
@@ -16,8 +16,8 @@ use crate::scope::Scope;
 /// not remembered for so long.
 const SETTLES: Duration = Duration::from_secs(30);
 
-/// Maps kinds to resources. What the server has said is remembered; what it did not know is asked again each time,
-/// since kinds come. Kinds that go are forgotten by who [follows](Mapper::follow) definitions. Cheap to clone.
+/// Maps kinds to resources. What the server has said is remembered, but for groups whose definitions were just seen to
+/// change; what it did not know is asked again each time, since kinds come. Kinds that go are forgotten by who [follows](Mapper::follow) definitions. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Mapper {
     client: Client,
@@ -38,11 +38,6 @@ impl Known {
         if !self.changed.contains_key(&*gvk.group) {
             self.kinds.insert(gvk.clone(), resource.clone());
         }
-    }
-
-    fn forget_group(&mut self, group: &str) {
-        self.kinds.retain(|gvk, _| gvk.group != group);
-        self.changed.insert(group.into(), Instant::now());
     }
 }
 
@@ -82,7 +77,12 @@ impl Mapper {
                 let (Some(known), Some((_, group))) = (known.upgrade(), change.key.name.split_once('.')) else {
                     return;
                 };
-                known.lock().unwrap_or_else(PoisonError::into_inner).forget_group(group);
+                let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+                known.kinds.retain(|gvk, _| gvk.group != group);
+                // What is there from the start has been served for long.
+                if change.origin != Origin::Initial {
+                    known.changed.insert(group.into(), Instant::now());
+                }
             })
         });
     }
@@ -106,9 +106,9 @@ mod tests {
             known.kinds.contains_key(gvk)
         };
         assert!(learn(&mut known, &gvk) && learn(&mut known, &other));
-        known.forget_group("x.dev");
-        assert!(!known.kinds.contains_key(&gvk) && known.kinds.contains_key(&other));
-        assert!(!learn(&mut known, &gvk), "discovery may still have the one that went");
+        known.kinds.clear();
+        known.changed.insert("x.dev".into(), Instant::now());
+        assert!(learn(&mut known, &other) && !learn(&mut known, &gvk), "discovery may still have the one that went");
         tokio::time::advance(SETTLES).await;
         assert!(learn(&mut known, &gvk) && known.changed.is_empty());
     }

@@ -70,6 +70,8 @@ pub(super) struct HouseFamilies {
     undecodable: Family<OfKind, Counter>,
     /// How many of them were counted of each kind.
     counted: Mutex<BTreeMap<OfKind, u64>>,
+    /// How long decoding and handling had taken at the last scrape.
+    spent: Mutex<BTreeMap<OfCache, [Duration; 2]>>,
     /// The caches that have gauges.
     shown: Mutex<BTreeSet<OfCache>>,
 }
@@ -196,14 +198,23 @@ impl Metrics {
             if let Some(lag) = seen.lag {
                 house.lag.get_or_create(&of).set(lag.as_secs_f64());
             }
-            // It was forgotten a moment ago, and counts from zero: what it shows is what was spent in all.
-            for (counters, time) in [(&house.decode, seen.decoding), (&house.handle, seen.handling)] {
-                counters.get_or_create(&of).inc_by(time.as_secs_f64());
-            }
+            self.spend(&of, [seen.decoding, seen.handling]);
             for trouble in TROUBLES {
                 let (OfCache { cluster, scope }, suffers) = (of.clone(), seen.troubles.contains(trouble));
                 house.trouble.get_or_create(&InTrouble { cluster, scope, trouble }).set(suffers.into());
             }
+        }
+    }
+
+    /// Adds what decoding and handling took since the last scrape.
+    fn spend(&self, of: &OfCache, now: [Duration; 2]) {
+        let house = self.house();
+        let mut spent = house.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = spent.insert(of.clone(), now).unwrap_or_default();
+        for ((counters, now), before) in [&house.decode, &house.handle].into_iter().zip(now).zip(before) {
+            // Less than before: one of those that have this text is gone, or another one has come instead.
+            let more = now.saturating_sub(before);
+            counters.get_or_create(of).inc_by(more.as_secs_f64());
         }
     }
 
@@ -225,6 +236,11 @@ impl Metrics {
         for events in [&house.events_dropped, &house.events_silenced, &house.events_failed] {
             events.remove(&of);
         }
+        let mut spent = house.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        for (of, _) in spent.extract_if(.., |of, _| of.cluster == cluster) {
+            house.decode.remove(&of);
+            house.handle.remove(&of);
+        }
         let mut counted = house.counted.lock().unwrap_or_else(PoisonError::into_inner);
         for (kind, _) in counted.extract_if(.., |of, _| of.cluster == cluster) {
             house.undecodable.remove(&kind);
@@ -241,9 +257,6 @@ impl Metrics {
                 gauges.remove(&of);
             }
             house.lag.remove(&of);
-            for counters in [&house.decode, &house.handle] {
-                counters.remove(&of);
-            }
             for trouble in TROUBLES {
                 let OfCache { cluster, scope } = of.clone();
                 house.trouble.remove(&InTrouble { cluster, scope, trouble });

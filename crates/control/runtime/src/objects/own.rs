@@ -158,12 +158,15 @@ impl Owner {
 pub fn set_owner<K: kube::Resource>(object: &mut K, owner: &Owner, ownership: Ownership) -> Result<(), OwnError> {
     let text = |field: &Option<String>| field.clone().unwrap_or_default();
     let key = ObjectKey::new(text(&object.meta().namespace), text(&object.meta().name));
-    owner.join(object.meta_mut().owner_references.get_or_insert_default(), key, ownership)
+    let mut references = object.meta().owner_references.clone().unwrap_or_default();
+    owner.join(&mut references, key, ownership)?;
+    object.meta_mut().owner_references = Some(references);
+    Ok(())
 }
 
 /// Lets an object go: `owner` is no longer an owner of it; `false` if it was none.
 pub fn remove_owner<K: kube::Resource>(object: &mut K, owner: &Owner) -> bool {
-    let references = object.meta_mut().owner_references.get_or_insert_default();
+    let Some(references) = &mut object.meta_mut().owner_references else { return false };
     let before = references.len();
     references.retain(|reference| !owner.is(reference));
     references.len() < before
@@ -270,6 +273,16 @@ mod tests {
         assert!(set_owner(&mut cluster_wide, &Owner::of(&map("b", "one")), Ownership::Owner).is_err());
         let unsaved = Owner { uid: String::new(), ..Owner::of(&map("a", "one")) };
         assert!(set_owner(&mut child, &unsaved, Ownership::Owner).unwrap_err().to_string().contains("no uid"));
+    }
+
+    #[test]
+    fn what_changes_nothing_leaves_the_object_as_it_is() {
+        let mut object = map("a", "x");
+        let before = object.clone();
+        let elsewhere = Owner::of(&map("b", "one"));
+        assert!(!remove_owner(&mut object, &elsewhere) && !remove_finalizer(&mut object, "f"));
+        assert!(set_owner(&mut object, &elsewhere, Ownership::Owner).is_err());
+        assert_eq!(object, before);
     }
 
     #[test]

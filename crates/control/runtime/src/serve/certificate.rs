@@ -3,11 +3,11 @@
 //! Whoever renews a certificate replaces its files. They are looked at every second, and read when something about them
 //! changed, or some seconds after they were read last: not every file system tells of all changes. Both files are not
 //! replaced at once; what does not fit leaves what was shown before in place until it does. Files are asked in between
-//! other work, for they are small and near; connections never wait for them.
+//! other work, for they are small and near.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustls::ServerConfig;
@@ -67,7 +67,11 @@ impl Certificate {
     }
 
     pub(super) fn acceptor(&self) -> TlsAcceptor {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner).acceptor.clone()
+        self.shown().acceptor.clone()
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Follows the files, for ever.
@@ -80,13 +84,17 @@ impl Certificate {
     }
 
     fn look(&self, files: &CertificateFiles) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         let marks = files.marks();
-        if marks == shown.marks && shown.read.elapsed() < READ {
-            return;
+        {
+            let mut shown = self.shown();
+            if marks == shown.marks && shown.read.elapsed() < READ {
+                return;
+            }
+            (shown.marks, shown.read) = (marks, Instant::now());
         }
-        (shown.marks, shown.read) = (marks, Instant::now());
-        let told = match files.counted(self.metrics.as_ref()) {
+        let read = files.counted(self.metrics.as_ref());
+        let mut shown = self.shown();
+        let told = match read {
             Ok((acceptor, pair)) => {
                 if pair != shown.pair {
                     (shown.acceptor, shown.pair) = (acceptor, pair);

@@ -29,16 +29,16 @@ impl<K: Clone + Ord> Patience<K> {
         let before = std::mem::take(&mut self.known);
         let mut slow = Vec::new();
         // Who sets out right now is noticed in time.
-        self.next = now + self.slow_after;
+        self.next = now.saturating_add(self.slow_after);
         for (key, since) in flights {
             let known = before.get(&key).filter(|known| known.since == since).copied();
             let mut known = known.unwrap_or(Known { since, limit: self.slow_after });
             let so_far = now.saturating_sub(since);
             if so_far >= known.limit {
                 slow.push((key.clone(), so_far));
-                known.limit = so_far * 2 + self.slow_after;
+                known.limit = so_far.saturating_mul(2).saturating_add(self.slow_after);
             }
-            self.next = self.next.min(since + known.limit);
+            self.next = self.next.min(since.saturating_add(known.limit));
             self.known.insert(key, known);
         }
         slow
@@ -70,5 +70,12 @@ mod tests {
         }
         let of = |key| told.iter().filter(|(one, _)| *one == key).map(|(_, so_far)| *so_far).collect::<Vec<_>>();
         assert_eq!((of("a"), of("b")), (vec![10, 30, 70, 150], vec![10, 10, 30, 70, 150]));
+    }
+
+    #[test]
+    fn who_never_wants_to_hear_of_it_does_not() {
+        let mut patience = Patience::new(Duration::MAX);
+        assert_eq!(patience.look(vec![("a", S(1))], S(1_000_000)), []);
+        assert_eq!(patience.next_look(), Duration::MAX);
     }
 }

@@ -74,7 +74,7 @@ pub fn add_finalizer(object: &mut Value, finalizer: &str) -> bool {
 /// As [`remove_finalizer`](super::remove_finalizer).
 pub fn remove_finalizer(object: &mut Value, finalizer: &str) -> bool {
     let has = has_finalizer(object, finalizer);
-    if let Some(names) = object["metadata"]["finalizers"].as_array_mut() {
+    if let Some(Value::Array(names)) = object.pointer_mut("/metadata/finalizers") {
         names.retain(|name| name != finalizer);
     }
     has
@@ -113,6 +113,18 @@ mod tests {
         child["metadata"]["ownerReferences"] = json!("nobody");
         let odd = set_owner(&mut child, &one, Ownership::Owner).unwrap_err().to_string();
         assert!(odd.starts_with("cannot read the owners of a/child: "), "{odd}");
+    }
+
+    #[test]
+    fn what_changes_nothing_leaves_the_tree_as_it_is() {
+        let mut child = object("child");
+        let stranger = Owner { namespace: "b".into(), ..owner("one") };
+        assert!(!remove_owner(&mut child, &stranger) && !remove_finalizer(&mut child, "f"));
+        assert!(set_owner(&mut child, &stranger, Ownership::Owner).is_err());
+        assert_eq!(child, object("child"));
+        let mut nothing = json!({});
+        assert!(!remove_owner(&mut nothing, &stranger) && !remove_finalizer(&mut nothing, "f"));
+        assert_eq!(nothing, json!({}));
     }
 
     #[test]
