@@ -90,9 +90,9 @@ struct Entry<K> {
     key: K,
     hash: u32,
     reason: &'static str,
-    time: Duration,
+    time: Moment,
     /// Until when the last failure makes it wait.
-    blocked_until: Duration,
+    blocked_until: Moment,
     /// Orders keys that are due at the same moment.
     seq: u64,
     failures: u32,
@@ -104,6 +104,29 @@ struct Entry<K> {
     age: Link,
     place: Place,
     in_flight: bool,
+}
+
+/// A time since the start, in nanoseconds: half as large as a [`Duration`], and 584 years long. With many keys what counts is
+/// how much memory each takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Moment(u64);
+
+impl Moment {
+    const START: Self = Self(0);
+
+    fn since_start(self) -> Duration {
+        Duration::from_nanos(self.0)
+    }
+
+    fn until(self, later: Duration) -> Duration {
+        later.saturating_sub(self.since_start())
+    }
+}
+
+impl From<Duration> for Moment {
+    fn from(time: Duration) -> Self {
+        Self(time.as_secs().saturating_mul(1_000_000_000).saturating_add(time.subsec_nanos().into()))
+    }
 }
 
 /// An entry in flight.
@@ -147,7 +170,7 @@ pub struct Queue<K> {
     levels: BTreeMap<i32, Chain>,
     /// All ready keys, in the order they became so. A raised priority does not make a key younger.
     ages: Chain,
-    waiting: BTreeMap<(Duration, u64), u32>,
+    waiting: BTreeMap<(Moment, u64), u32>,
     next_seq: u64,
     /// How often in a row the oldest key was passed over.
     passed: u32,
@@ -230,8 +253,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             key,
             hash,
             reason,
-            time: Duration::ZERO,
-            blocked_until: Duration::ZERO,
+            time: Moment::START,
+            blocked_until: Moment::START,
             seq: 0,
             failures: 0,
             conflicts: 0,
@@ -255,17 +278,17 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         match entry.place {
             Place::Ready => self.raise(slot, priority),
             Place::Nowhere => {
-                (entry.place, entry.time, entry.added, entry.reason) = (Place::Again, at, priority, reason)
+                (entry.place, entry.time, entry.added, entry.reason) = (Place::Again, at.into(), priority, reason)
             }
             Place::Again => {
                 entry.added = entry.added.max(priority);
-                if at < entry.time {
-                    (entry.time, entry.reason) = (at, reason);
+                if Moment::from(at) < entry.time {
+                    (entry.time, entry.reason) = (at.into(), reason);
                 }
             }
             Place::Waiting => {
                 entry.priority = entry.priority.max(priority);
-                if at < entry.time {
+                if Moment::from(at) < entry.time {
                     entry.reason = reason;
                     self.waiting.remove(&(entry.time, entry.seq));
                     self.put(slot, at, now);
@@ -288,13 +311,13 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     fn put(&mut self, slot: u32, due: Duration, now: Duration) {
         let entry = &mut self.entries[slot as usize];
         if due <= now {
-            (entry.place, entry.time) = (Place::Ready, now);
+            (entry.place, entry.time) = (Place::Ready, now.into());
             self.added += 1;
             self.levels.entry(entry.priority).or_default().push::<ByLevel, _>(&mut self.entries, slot);
             self.ages.push::<ByAge, _>(&mut self.entries, slot);
         } else {
-            (entry.place, entry.time, entry.seq) = (Place::Waiting, due, self.next_seq);
-            self.waiting.insert((due, self.next_seq), slot);
+            (entry.place, entry.time, entry.seq) = (Place::Waiting, due.into(), self.next_seq);
+            self.waiting.insert((due.into(), self.next_seq), slot);
             self.next_seq += 1;
         }
     }
@@ -310,7 +333,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
 
     /// Moves keys whose time has come from waiting to ready.
     pub fn wake(&mut self, now: Duration) {
-        while let Some(first) = self.waiting.first_entry().filter(|first| first.key().0 <= now) {
+        while let Some(first) = self.waiting.first_entry().filter(|first| first.key().0 <= now.into()) {
             let slot = first.remove();
             self.put(slot, now, now);
         }
@@ -331,7 +354,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             failures: entry.failures,
             conflicts: entry.conflicts,
             reason: entry.reason,
-            waited: now.saturating_sub(entry.time),
+            waited: entry.time.until(now),
         })
     }
 
@@ -376,12 +399,12 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         now: Duration,
     ) -> Duration {
         let Some((slot, entry)) = self.flying(key) else { return now };
-        if now >= entry.blocked_until {
+        if Moment::from(now) >= entry.blocked_until {
             entry.failures = entry.failures.saturating_add(1);
-            entry.blocked_until = now.saturating_add(wait(entry.failures));
+            entry.blocked_until = now.saturating_add(wait(entry.failures)).into();
         }
         entry.conflicts = 0;
-        let due = entry.blocked_until.max(now.saturating_add(at_least));
+        let due = entry.blocked_until.since_start().max(now.saturating_add(at_least));
         self.land(slot, Some((due, "retry")), priority, now);
         due
     }
@@ -409,7 +432,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     pub fn failures_with(&self, key: &K, now: Duration) -> u32 {
         self.find(self.hash(key), key).map_or(1, |slot| {
             let entry = &self.entries[slot as usize];
-            if now >= entry.blocked_until { entry.failures.saturating_add(1) } else { entry.failures }
+            if Moment::from(now) >= entry.blocked_until { entry.failures.saturating_add(1) } else { entry.failures }
         })
     }
 
@@ -417,7 +440,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     fn finish(&mut self, key: &K, again: Option<Duration>, priority: Option<i32>, now: Duration) {
         if let Some((slot, entry)) = self.flying(key) {
             (entry.failures, entry.conflicts) = (0, 0);
-            entry.blocked_until = Duration::ZERO;
+            entry.blocked_until = Moment::START;
             self.land(slot, again.map(|at| (at, "poll")), priority, now);
         }
     }
@@ -437,7 +460,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         if let Ok(found) = self.flying.find_entry(flight.spread(), |other| other.slot == slot) {
             found.remove();
         }
-        let added = (entry.place == Place::Again).then_some(entry.time);
+        let added = (entry.place == Place::Again).then_some(entry.time.since_start());
         entry.place = Place::Nowhere;
         let kept = priority.unwrap_or(entry.priority);
         let (due, priority, reason) = match (added, wanted) {
@@ -477,7 +500,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// When the next waiting key is due; `None` if none waits. Keys that are ready need no waking.
     #[must_use]
     pub fn next_wake(&self) -> Option<Duration> {
-        self.waiting.first_key_value().map(|((at, _), _)| *at)
+        self.waiting.first_key_value().map(|((at, _), _)| at.since_start())
     }
 
     /// How many keys are ready.
@@ -519,6 +542,6 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// How long the key that is ready longest has been so.
     #[must_use]
     pub fn oldest(&self, now: Duration) -> Option<Duration> {
-        self.ages.first().map(|slot| now.saturating_sub(self.entries[slot as usize].time))
+        self.ages.first().map(|slot| self.entries[slot as usize].time.until(now))
     }
 }

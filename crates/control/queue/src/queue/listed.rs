@@ -40,8 +40,8 @@ impl<K> Queue<K> {
             let Entry { key, priority, failures, reason, .. } = entry;
             let whereabouts = match entry.place {
                 _ if entry.in_flight => Whereabouts::InFlight { again: entry.place == Place::Again },
-                Place::Waiting => Whereabouts::Waiting(entry.time.saturating_sub(now)),
-                Place::Ready | Place::Nowhere | Place::Again => Whereabouts::Ready(now.saturating_sub(entry.time)),
+                Place::Waiting => Whereabouts::Waiting(entry.time.since_start().saturating_sub(now)),
+                Place::Ready | Place::Nowhere | Place::Again => Whereabouts::Ready(entry.time.until(now)),
             };
             Listed { key, whereabouts, priority: *priority, failures: *failures, reason }
         })
