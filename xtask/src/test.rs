@@ -36,12 +36,8 @@ const INTERLEAVED: &[(&str, &[&str], &str)] =
     &[("concert-queue", &["--test", "interleavings"], ""), ("concert-runtime", &["--lib"], "interleavings")];
 
 /// Features that are off by default and only add: they are tested with all the rest, in the same build.
-const ADDED: &[(&str, &str)] = &[
-    ("concert-runtime", "debug"),
-    ("concert-runtime", "heap"),
-    ("concert-runtime", "native-histograms"),
-    ("concert-runtime", "otel"),
-];
+const ADDED: &[(&str, &str)] =
+    &[("concert-runtime", "debug"), ("concert-runtime", "native-histograms"), ("concert-runtime", "otel")];
 
 /// The step that builds them.
 const BINARIES_STEP: &str = "release binaries";

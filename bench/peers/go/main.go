@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -86,6 +87,10 @@ func (s *subject) obey(ctx context.Context, words []string) (string, error) {
 		return "", s.keys.pass(ctx, words[1], number(2))
 	case "repeat":
 		return "", s.keys.repeat(number(1), number(2))
+	case "allocated":
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return fmt.Sprintf("bytes=%d", stats.TotalAlloc), nil
 	case "collect":
 		debug.FreeOSMemory()
 		return "", nil

@@ -32,8 +32,8 @@ struct Args {
     /// Repeats that would not end in so many minutes are left out (the first runs never are); peers are built before
     #[arg(long, value_name = "N", default_value_t = 14)]
     minutes: u64,
-    /// Only this workload: cold, event, queue, index, kinds, keep, small, maps, priority, cold-both or event-both (may be
-    /// repeated)
+    /// Only this workload: cold, event, queue, index, kinds, keep, small, maps, priority, allocated, cold-both or event-both
+    /// (may be repeated)
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
     /// Only this subject: ours, c-r or kube (may be repeated)

@@ -11,21 +11,45 @@ use anyhow::{Context, Result, bail};
 use concert_api::Gvk;
 use concert_runtime::{Client, Engine, Informers, Metrics, Resource, Source};
 use concert_world::World;
+use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::objects::Kind;
-use super::protocol::{Reply, Words};
+use super::protocol::{Reply, Words, line_of};
 use queue::Keys;
 use read::Pods;
 use tally::Tally;
 
 /// What this process has built up so far.
 #[derive(Debug)]
-pub struct Subject {
+struct Subject {
     informers: Informers,
     engine: Engine,
     pods: Option<Arc<Pods>>,
     tally: Arc<Tally>,
     keys: Keys,
+    /// How many bytes this process has allocated, if it counts them.
+    allocated: Option<fn() -> u64>,
+}
+
+/// Carries out the lines of its input until that ends.
+///
+/// # Errors
+/// It cannot begin.
+pub fn main(allocated: Option<fn() -> u64>) -> Result<()> {
+    // The driver says how many threads there are: TOKIO_WORKER_THREADS.
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async { tokio::spawn(serve(allocated)).await? })
+}
+
+async fn serve(allocated: Option<fn() -> u64>) -> Result<()> {
+    let mut subject = Subject::connect(allocated).await?;
+    println!("ok");
+    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    while let Some(line) = lines.next_line().await? {
+        println!("{}", line_of(subject.obey(&line).await));
+    }
+    // What runs has no end of its own.
+    std::process::exit(0)
 }
 
 impl Subject {
@@ -33,19 +57,19 @@ impl Subject {
     ///
     /// # Errors
     /// It names none.
-    pub async fn connect() -> Result<Self> {
+    async fn connect(allocated: Option<fn() -> u64>) -> Result<Self> {
         let client = Client::connect(&Source::default(), World::real()).await?;
         let informers = Informers::new(client);
         let engine = Engine::new(informers.clone(), Metrics::new());
         engine.go();
-        Ok(Self { informers, engine, pods: None, tally: Arc::default(), keys: Keys::default() })
+        Ok(Self { informers, engine, pods: None, tally: Arc::default(), keys: Keys::default(), allocated })
     }
 
     /// Carries out one line.
     ///
     /// # Errors
     /// It is not supported, or failed.
-    pub async fn obey(&mut self, line: &str) -> Result<Reply> {
+    async fn obey(&mut self, line: &str) -> Result<Reply> {
         let mut words = Words::of(line);
         let reply = Reply::default();
         match words.text()? {
@@ -84,6 +108,10 @@ impl Subject {
             "repeat" => {
                 self.keys.repeat(words.number()?, words.number()?);
                 Ok(reply)
+            }
+            "allocated" => {
+                let allocated = self.allocated.context("unsupported: this program does not count what it allocates")?;
+                Ok(reply.with("bytes", allocated()))
             }
             "collect" | "check" => Ok(reply),
             other => bail!("unsupported: {other}"),

@@ -84,6 +84,21 @@ impl Programs {
     }
 }
 
+impl Programs {
+    /// The same, counting what it allocates.
+    ///
+    /// # Errors
+    /// Ours is not beside this program.
+    pub fn counting(&self, subject: Subject) -> Result<Option<PathBuf>> {
+        Ok(match subject {
+            Subject::Ours => Some(beside("runtime-counted")?),
+            // Go counts by itself.
+            Subject::ControllerRuntime | Subject::Unstructured => self.go.clone(),
+            Subject::KubeRs | Subject::Dynamic => self.kube.as_ref().map(|program| program.with_file_name("counted")),
+        })
+    }
+}
+
 /// A program that cargo built beside this one.
 ///
 /// # Errors

@@ -49,7 +49,16 @@ impl Rig {
 
     /// Starts a subject with a thread for each of its cores; `None` if it is left out.
     async fn subject(&self, subject: Subject, cores: &[usize]) -> Result<Option<Process>> {
-        let Some(program) = self.programs.of(subject)? else { return Ok(None) };
+        self.start_subject(subject, self.programs.of(subject)?, cores).await
+    }
+
+    async fn start_subject(
+        &self,
+        subject: Subject,
+        program: Option<PathBuf>,
+        cores: &[usize],
+    ) -> Result<Option<Process>> {
+        let Some(program) = program else { return Ok(None) };
         let mut command = Command::new(program);
         let threads = cores.len().to_string();
         command.env("KUBECONFIG", &self.kubeconfig).env("GOMAXPROCS", &threads).env("TOKIO_WORKER_THREADS", &threads);
@@ -76,7 +85,8 @@ impl Rig {
     /// Something failed.
     pub async fn run(&mut self, workload: Workload, subject: Subject) -> Result<()> {
         let cores = if workload.uses_both_cores() { BOTH_CORES } else { SUBJECT_CORES };
-        let Some(mut process) = self.subject(subject, cores).await? else { return Ok(()) };
+        let program = if workload.counts() { self.programs.counting(subject)? } else { self.programs.of(subject)? };
+        let Some(mut process) = self.start_subject(subject, program, cores).await? else { return Ok(()) };
         let result = match workload {
             Workload::Cold => self.cold(subject, &mut process).await,
             Workload::ColdBoth => self.cold_on_both_cores(subject, &mut process).await,
@@ -88,6 +98,7 @@ impl Rig {
             Workload::Queue => self.queue(subject, &mut process).await,
             Workload::Priority => self.priority(subject, &mut process).await,
             Workload::Index => self.index(subject, &mut process).await,
+            Workload::Allocated => self.allocated(subject, &mut process).await,
             Workload::Kinds => self.kinds(subject, &mut process).await,
         };
         match result {

@@ -92,6 +92,8 @@ pub enum Workload {
     Maps,
     /// 5: startup priority.
     Priority,
+    /// 6: what a list allocates.
+    Allocated,
     /// 1 with both cores.
     ColdBoth,
     /// 3 with both cores.
@@ -100,7 +102,7 @@ pub enum Workload {
 
 impl Workload {
     /// All of them. What is judged by its peers comes first: if time runs out, the last ones are not repeated.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Cold,
         Self::Event,
         Self::Keep,
@@ -110,6 +112,7 @@ impl Workload {
         Self::Small,
         Self::Maps,
         Self::Priority,
+        Self::Allocated,
         Self::ColdBoth,
         Self::EventBoth,
     ];
@@ -127,6 +130,7 @@ impl Workload {
             Self::Small => "small",
             Self::Maps => "maps",
             Self::Priority => "priority",
+            Self::Allocated => "allocated",
             Self::ColdBoth => "cold-both",
             Self::EventBoth => "event-both",
         }
@@ -136,6 +140,12 @@ impl Workload {
     #[must_use]
     pub fn uses_both_cores(self) -> bool {
         matches!(self, Self::ColdBoth | Self::EventBoth)
+    }
+
+    /// Whether the subject counts what it allocates.
+    #[must_use]
+    pub fn counts(self) -> bool {
+        self == Self::Allocated
     }
 
     /// Whether it says something about this subject. Where a peer's dynamic form would only do the same more slowly, it
@@ -151,6 +161,7 @@ impl Workload {
             | Self::Small
             | Self::Maps
             | Self::Priority
+            | Self::Allocated
             | Self::ColdBoth
             | Self::EventBoth => !matches!(subject, Subject::Unstructured | Subject::Dynamic),
         }
@@ -160,7 +171,7 @@ impl Workload {
     #[must_use]
     pub fn runs_in(self, run: u32, subject: Subject) -> bool {
         let once = match self {
-            Self::Priority | Self::Maps | Self::ColdBoth | Self::EventBoth => true,
+            Self::Priority | Self::Maps | Self::Allocated | Self::ColdBoth | Self::EventBoth => true,
             Self::Cold | Self::Keep => subject == Subject::Unstructured,
             Self::Kinds => subject != Subject::Ours,
             Self::Event | Self::Queue | Self::Index | Self::Small => false,

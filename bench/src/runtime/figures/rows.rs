@@ -37,6 +37,8 @@ pub const ROWS: &[Row] = &[
     row("index", GET, "µs", &[]),
     row("index", LIST_BESIDE, "µs", &[Aim::AtMost(0.3)]),
     row("index", GET_BESIDE, "µs", &[]),
+    row("allocated", LIST_BYTES, "B", &[]),
+    row("allocated", LIST_BYTES_COPIED, "B", &[]),
     row("kinds", KINDS_RESIDENT, "MB", &[Aim::AtMost(100.0)]),
     row("kinds", KINDS_CPU, "µs", &[]),
     row("kinds", SHARED_RESIDENT, "B", &[]),
@@ -81,6 +83,8 @@ pub(in crate::runtime) const LIST_COPIED: &str = "indexed list, per object, copi
 pub(in crate::runtime) const GET: &str = "get";
 pub(in crate::runtime) const LIST_BESIDE: &str = "indexed list beside 1,000 writes/s, per object, shared";
 pub(in crate::runtime) const GET_BESIDE: &str = "get beside 1,000 writes/s";
+pub(in crate::runtime) const LIST_BYTES: &str = "indexed list of 100, shared: allocated";
+pub(in crate::runtime) const LIST_BYTES_COPIED: &str = "indexed list of 100, copied: allocated";
 pub(in crate::runtime) const KINDS_RESIDENT: &str = "500 kinds, 10 objects each: resident";
 pub(in crate::runtime) const KINDS_CPU: &str = "500 kinds: CPU per event at 1,000/s";
 pub(in crate::runtime) const SHARED_RESIDENT: &str = "5 more controllers share Pods: resident per Pod";

@@ -7,6 +7,9 @@ use crate::runtime::figures;
 use crate::runtime::peers::Subject;
 use crate::runtime::process::Process;
 
+/// Lists whose allocations are counted: enough that what goes on beside them does not matter.
+const COUNTED_LISTS: u64 = 500;
+
 impl Rig {
     /// 6: lists of a hundred Pods of one node, and gets. Beside the writer, what its events cost is counted to the reads.
     pub(super) async fn index(&mut self, subject: Subject, process: &mut Process) -> Result<()> {
@@ -23,6 +26,35 @@ impl Rig {
         let beside = self.beside_a_writer(subject, process, lists, gets).await;
         self.load.ask("rest").await?;
         beside
+    }
+
+    /// 6: the bytes that a list of a hundred Pods allocates.
+    pub(super) async fn allocated(&mut self, subject: Subject, process: &mut Process) -> Result<()> {
+        self.hold_pods().await?;
+        process.ask("cache pods typed strip index").await?;
+        process.settle().await?;
+        self.bytes_of_lists(subject, process, "shared", figures::LIST_BYTES).await?;
+        if subject == Subject::ControllerRuntime {
+            self.bytes_of_lists(subject, process, "copied", figures::LIST_BYTES_COPIED).await?;
+        }
+        Ok(())
+    }
+
+    async fn bytes_of_lists(
+        &mut self,
+        subject: Subject,
+        process: &mut Process,
+        form: &str,
+        what: &'static str,
+    ) -> Result<()> {
+        let line = format!("lists {COUNTED_LISTS} {} {form}", self.nodes());
+        // What is only allocated once is not counted.
+        process.ask(&line).await?;
+        let before = process.ask("allocated").await?.get("bytes")?;
+        process.ask(&line).await?;
+        let bytes = process.ask("allocated").await?.get("bytes")? - before;
+        self.figures.add(what, subject, bytes as f64 / COUNTED_LISTS as f64);
+        Ok(())
     }
 
     /// How many lists and gets: each subject is to be busy for some tenths of a second.

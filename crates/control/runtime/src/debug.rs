@@ -1,16 +1,13 @@
-//! Profiles of a running process: where it spends its time, and its memory.
+//! Profiles of a running process: where it spends its time.
 //!
 //! | path | gives |
 //! |---|---|
 //! | `/debug/pprof/profile?seconds=30` | what ran, as a profile for `go tool pprof` and its like |
 //! | `/debug/pprof/profile?seconds=30&format=folded` | the same as lines of text, for flame graphs |
-//! | `/debug/pprof/heap` | what holds memory, with the feature `heap` |
 //!
 //! A signal that comes 99 times per second of processor time notes what each thread is doing. While nobody asks, nothing is
 //! noted and nothing is spent.
 
-#[cfg(feature = "heap")]
-mod heap;
 mod proto;
 
 use std::collections::BTreeMap;
@@ -29,27 +26,15 @@ const FREQUENCY: i32 = 99;
 const SECONDS: u64 = 30;
 const MOST_SECONDS: u64 = 300;
 
-const INDEX: &str =
-    "/debug/pprof/profile?seconds=30\n/debug/pprof/profile?seconds=30&format=folded\n/debug/pprof/heap\n";
+const INDEX: &str = "/debug/pprof/profile?seconds=30\n/debug/pprof/profile?seconds=30&format=folded\n";
 
 /// The page, if it is one of these.
 pub(crate) async fn page(visit: &Visit<'_>) -> Option<Page> {
     match visit.path.trim_end_matches('/') {
         "/debug" | "/debug/pprof" => Some(Page::text(200, INDEX)),
         "/debug/pprof/profile" => Some(profile(visit).await.unwrap_or_else(|page| page)),
-        "/debug/pprof/heap" => Some(heap().await),
         _ => None,
     }
-}
-
-#[cfg(feature = "heap")]
-async fn heap() -> Page {
-    heap::page().await
-}
-
-#[cfg(not(feature = "heap"))]
-async fn heap() -> Page {
-    Page::text(501, "this program was built without the feature \"heap\" of concert-runtime\n")
 }
 
 async fn profile(visit: &Visit<'_>) -> Result<Page, Page> {

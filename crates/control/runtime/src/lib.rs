@@ -122,8 +122,6 @@ pub use serve::{CertificateFiles, Endpoint, Page, Probes, Security, ServeError, 
 pub use shards::{ShardSettings, Shards};
 pub use source::{Backlog, Channel, EventSource, Sink, Watching};
 pub use tasks::TaskGroup;
-#[cfg(feature = "heap")]
-pub use tikv_jemallocator::Jemalloc;
 pub use trigger::{Mapping, Predicate, Priorities, Trigger, WhenMissing};
 pub use watch::Trouble;
 pub use worker::TurnId;
