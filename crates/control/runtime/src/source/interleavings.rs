@@ -168,7 +168,7 @@ fn listens() -> Arc<Listens> {
     let sources = Sources::new(Ground {
         controller: "c".into(),
         informers: informers.clone(),
-        sink: Sink::new(Arc::clone(&intake), 0),
+        sink: Sink::new(Arc::clone(&intake), 0, crate::metrics::Metrics::new().controller("c")),
         freshness: Arc::new(Freshness::new(informers.client().clone())),
         failing: Failing::default(),
         resync: None,
