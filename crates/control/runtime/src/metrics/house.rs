@@ -204,6 +204,18 @@ impl Metrics {
                 house.trouble.get_or_create(&InTrouble { cluster, scope, trouble }).set(suffers.into());
             }
         }
+        self.forget_spent(cluster);
+    }
+
+    /// What is not shown any more has no counters either: scopes of single objects come and go for ever.
+    fn forget_spent(&self, cluster: &str) {
+        let house = self.house();
+        let shown = house.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spent = house.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        for (of, _) in spent.extract_if(.., |of, _| of.cluster == cluster && !shown.contains(of)) {
+            house.decode.remove(&of);
+            house.handle.remove(&of);
+        }
     }
 
     /// Adds what decoding and handling took since the last scrape.
@@ -232,14 +244,10 @@ impl Metrics {
 
     fn forget_cluster(&self, cluster: &str) {
         self.forget_caches(cluster);
+        self.forget_spent(cluster);
         let (house, of) = (self.house(), OfCluster { cluster: cluster.to_owned() });
         for events in [&house.events_dropped, &house.events_silenced, &house.events_failed] {
             events.remove(&of);
-        }
-        let mut spent = house.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        for (of, _) in spent.extract_if(.., |of, _| of.cluster == cluster) {
-            house.decode.remove(&of);
-            house.handle.remove(&of);
         }
         let mut counted = house.counted.lock().unwrap_or_else(PoisonError::into_inner);
         for (kind, _) in counted.extract_if(.., |of, _| of.cluster == cluster) {

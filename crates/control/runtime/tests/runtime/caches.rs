@@ -739,3 +739,16 @@ async fn lists_are_asked_for_as_events() {
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert!(cache.state().heard.is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_is_closed_is_not_measured_any_more() {
+    let client = Server::new().await.client(&World::simulated(1));
+    let manager = concert_runtime::Manager::new(client, concert_runtime::ManagerSettings::new("m"));
+    let measured = || manager.metrics().text().lines().filter(|line| line.contains("scope=\"configmaps\"")).count();
+    let cache = manager.informers().cache(maps());
+    cache.synced().await;
+    assert!(measured() > 3);
+    drop(cache);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(measured(), 0);
+}
